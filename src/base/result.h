@@ -62,11 +62,12 @@ class [[nodiscard]] Result : public std::expected<T, Error> {
 #define TL_CONCAT(a, b) TL_CONCAT_(a, b)
 
 // Returns the error of a Result<> expression to the caller, or goes on.
-#define TL_TRY(expression)                                     \
-  do {                                                         \
-    if (auto tl_result_ = (expression); !tl_result_) {         \
-      return ::trapline::Error(std::move(tl_result_).error()); \
-    }                                                          \
+#define TL_TRY(expression) TL_TRY_(TL_CONCAT(tl_result_, __LINE__), expression)
+#define TL_TRY_(name, expression)                                              \
+  do {                                                                         \
+    if (auto name = (expression); !name) {                                     \
+      return ::trapline::Error(std::move(name).error());                       \
+    }                                                                          \
   } while (false)
 
 // TL_TRY_ASSIGN(auto x, f()): the value of a Result, or a return with its error.

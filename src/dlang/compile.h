@@ -24,19 +24,19 @@ namespace trapline::dlang {
 
 // How a piece of D text came in. -n, -P, -m, -f and -i take a description of that part of a probe's name, with an
 // optional predicate and body; a script is a whole program.
-enum class SourceKind : std::uint8_t {
-  kScript,        // -s FILE
-  kName,          // -n [[[provider:]module:]function:]name
-  kProvider,      // -P provider
-  kModule,        // -m [provider:]module
-  kFunction,      // -f [[provider:]module:]function
-  kId,            // -i probe-id
+enum class InputKind : std::uint8_t {
+  kScript,    // -s FILE
+  kName,      // -n [[[provider:]module:]function:]name
+  kProvider,  // -P provider
+  kModule,    // -m [provider:]module
+  kFunction,  // -f [[provider:]module:]function
+  kId,        // -i probe-id
 };
 
 struct SourceInput {
   std::string name;  // for messages: a file's name, or what the flag gave
   std::string text;
-  SourceKind kind = SourceKind::kScript;
+  InputKind kind = InputKind::kScript;
 };
 
 // What the traced program and the probes know about types; session adapts debug information to it. All calls may
@@ -80,6 +80,7 @@ struct CompileRequest {
 struct CompileResult {
   std::optional<plan::Program> program;  // none if there is an error
   diag::Diagnostics diagnostics;
+  diag::SourceManager sources;  // what the diagnostics' places refer to; in the order of the request
   plan::Options options;  // those of the request, with what the program's pragmas set
 };
 

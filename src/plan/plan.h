@@ -29,7 +29,7 @@ inline constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
 // Values as DTrace's ERROR probe reports them (arg4).
 enum class Fault : std::uint32_t {
-  kNone = 0,
+  kNoFault = 0,
   kBadAddress = 1,
   kBadAlignment = 2,
   kIllegalOperation = 3,
@@ -126,11 +126,13 @@ enum class Op : std::uint8_t {
   kBuiltin,   // dst = Builtin(immediate)
   kLoad,      // dst = scalar `variable`; for strings and bytes the address of its storage
   kStore,     // scalar `variable` = a; strings are copied up to strsize and stay terminated
-  kLoadElement,   // dst = variable[operands]; 0, or an empty string, where there is none
+  // dst = variable[operands]; 0, or an empty string, where there is none. `scratch` is room for the key (key_area() of
+  // plan/layout.h, a self array's thread id included) and, right behind it, for a copy of a string (strsize bytes).
+  kLoadElement,
   kStoreElement,  // variable[operands] = a; storing an integer 0 removes the element
   kLoadMemory,  // dst = `size` bytes at address a (scratch or the traced process), extended by `is_signed`
   kCopyIn,        // dst = address of fresh scratch with b bytes copied from a; faults kBadAddress, kNoScratch
-  kCopyInString,  // dst = string copied from a, at most min(b, strsize) bytes (b = kNoReg: strsize)
+  kCopyInString,  // dst = string copied from a (the traced process or scratch), at most min(b, strsize) bytes (b = kNoReg: strsize)
   kStringLength,  // dst = strlen(a)
   kStringJoin,    // dst = a followed by b, cut at strsize - 1
   kReserve,    // the predicate held: room for the record is taken; if there is none, a drop is counted and the clause ends
@@ -179,7 +181,8 @@ struct FormatItem {
   int precision = -1;           // likewise
   std::uint32_t width_field = kNone;
   std::uint32_t precision_field = kNone;
-  std::uint32_t value = kNone;  // printf: the field; printa: the index of the key component
+  // printf: index into Clause::fields; printa: of the key component. width_field and precision_field likewise.
+  std::uint32_t value = kNone;
   bool is_aggregation = false;  // printa's %@...: the value of an aggregation, the `value`-th of the call
 };
 
@@ -213,9 +216,12 @@ struct ProbeDescription {
   std::string name;
   std::string text;  // as the user wrote it, for messages
   std::uint32_t line = 0;
+  std::uint32_t id = 0;  // by number (-i, or a number in the program); 0: by name
+  bool quoted = false;   // the function was written in quotes: a demangled name, matched in full
 };
 
 struct Clause {
+  std::uint32_t source = 0;  // index of the D text that it stands in, in the order of the request
   std::vector<ProbeDescription> probes;
   std::vector<Instruction> code;
   std::uint32_t register_count = 0;

@@ -43,12 +43,16 @@ inline constexpr uint32_t kActive = 1;
 inline constexpr uint32_t kEarly = 2;    // some thread has no thread pointer yet: all use the early slot
 inline constexpr uint32_t kExiting = 4;  // an exit() action ran
 
+// Slot::owner of a thread known by its id instead of its thread pointer (under kEarly): the id with this bit.
+inline constexpr uint64_t kOwnerIsTid = uint64_t{1} << 63;
+
 struct alignas(64) Header {
   uint64_t magic;
   uint32_t version;
   uint32_t tid_offset;  // of the thread id in the thread's control block (fs:0); 0: unknown, gettid is called
   uint64_t size;        // of the arena, in bytes
-  // The clock: ns = ns_base + ((tsc - tsc_base) * tsc_mult >> tsc_shift), CLOCK_MONOTONIC.
+  // The clock: ns = ns_base + ((tsc - tsc_base) * tsc_mult >> tsc_shift), CLOCK_MONOTONIC. With tsc_mult 0 (a time stamp
+  // counter that is forbidden, or that the kernel does not trust) bodies ask the kernel, and RecordHeader::tsc is in ns.
   uint64_t tsc_base;
   uint64_t ns_base;
   uint64_t tsc_mult;
@@ -59,6 +63,10 @@ struct alignas(64) Header {
   uint32_t uid;
   uint32_t gid;
   uint32_t execname;  // offset of a NUL-terminated string from the arena's start
+  // Where a thread's processor number (rseq's cpu_id) lies, from its thread pointer on; 0: unknown, a slower way is
+  // taken. glibc from 2.35 on: the variable __rseq_offset, + 4; or PTRACE_GET_RSEQ_CONFIGURATION's pointer - fs + 4.
+  int32_t cpu_offset;
+  uint32_t reserved1;
 
   alignas(64) uint32_t state;
   uint32_t reserved0;
@@ -80,6 +88,7 @@ struct alignas(64) Level {
   uint32_t ring_last;   // index + 1 of the one being written
   uint32_t ring_used;   // bytes used in it, reserved ones included
   uint32_t reserved0;
+  uint64_t work[12];    // of the body that holds the level: what its slow paths would else keep on the stack
 };
 
 // One thread of the traced process. Followed, at offsets that Layout gives, by direct cells, self variables and
@@ -191,7 +200,7 @@ struct Layout {
 inline constexpr uint64_t kHashMultiplier = 0x9e3779b97f4a7c15;
 inline constexpr uint32_t kSlotProbes = 16;  // slots tried from the first index on, wrapping
 
-static_assert(sizeof(Level) == 64 && sizeof(Slot) == 64 * (1 + kLevels));
+static_assert(sizeof(Level) == 128 && sizeof(Slot) == 64 + 128 * kLevels);
 static_assert(sizeof(RecordHeader) == 32 && sizeof(ProbeSite) == 64 && sizeof(Entry) == 8);
 static_assert(TableChunk::kDataOffset % 8 == 0 && TableChunk::kDataSize / 8 < 0xffff);
 

@@ -1,0 +1,339 @@
+// The frame of a body, its clauses one after another, jumps and faults. See body_emitter.h.
+
+#include "codegen/body_emitter.h"
+
+#include <cstddef>
+
+#include "codegen/validate.h"
+
+namespace trapline::codegen {
+
+using plan::Fault;
+using plan::kNoReg;
+using plan::Op;
+using plan::Scope;
+using plan::ValueKind;
+using plan::Variable;
+
+namespace {
+
+constexpr unsigned kArgumentRegisters = 6;
+constexpr unsigned kSiteParameter = 6;
+
+std::uint32_t record_bytes(const plan::Clause& clause) {
+  return static_cast<std::uint32_t>(sizeof(wire::RecordHeader)) + ((clause.record_size + 7) & ~7U);
+}
+
+}  // namespace
+
+BodyEmitter::BodyEmitter(Module& module, const plan::Program& program, const wire::Layout& layout,
+                         const BodyRequest& request, RegisterHome home)
+    : module_(module),
+      program_(program),
+      layout_(layout),
+      request_(request),
+      home_(home),
+      needs_(needs_of(program, request.clauses)),
+      builder_(module.context()) {
+  needs_.level |= home == RegisterHome::kScratch;
+}
+
+llvm::Function* BodyEmitter::emit(const std::string& name) {
+  function_ = declare(name);
+  entry_ = llvm::BasicBlock::Create(module_.context(), "entry", function_);
+  builder_.SetInsertPoint(entry_);
+  leave_ = new_block("leave");
+  return_ = new_block("return");
+  emit_prologue();
+  prepare_variables();
+  for (const std::uint32_t index : request_.clauses) emit_clause(index);
+  go_to(leave_);
+  builder_.SetInsertPoint(leave_);
+  if (depth_ != nullptr) call("tl_leave", slot_, depth_);
+  go_to(return_);
+  builder_.SetInsertPoint(return_);
+  builder_.CreateRetVoid();
+  return function_;
+}
+
+llvm::Function* BodyEmitter::declare(const std::string& name) {
+  std::vector<llvm::Type*> parameters(kArgumentRegisters, builder_.getInt64Ty());
+  parameters.push_back(builder_.getPtrTy());
+  auto* type = llvm::FunctionType::get(builder_.getVoidTy(), parameters, false);
+  auto* function = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, name, module_.ir());
+  function->setCallingConv(llvm::CallingConv::PreserveMost);
+  function->addParamAttr(kSiteParameter, llvm::Attribute::Nest);
+  function->setDSOLocal(true);
+  return function;
+}
+
+void BodyEmitter::emit_prologue() {
+  site_ = function_->getArg(kSiteParameter);
+  Value* slot = call("tl_enter", site_);
+  Block* run = new_block("run");
+  builder_.CreateCondBr(builder_.CreateIsNull(slot), return_, run);
+  builder_.SetInsertPoint(run);
+  slot_ = builder_.CreatePtrToInt(slot, builder_.getInt64Ty());
+  arena_ = site_field(offsetof(wire::ProbeSite, arena), 8);
+  if (needs_.thread) thread_ = builder_.CreateZExt(call("tl_thread", site_, slot_), builder_.getInt64Ty());
+  if (!needs_.level) return;
+  llvm::AllocaInst* epoch = variable(builder_.getInt64Ty(), "epoch");
+  Value* depth = call("tl_take_level", site_, slot_, epoch);
+  Block* taken = new_block("level");
+  builder_.CreateCondBr(builder_.CreateICmpEQ(depth, builder_.getInt32(wire::kLevels)), return_, taken);
+  builder_.SetInsertPoint(taken);
+  depth_ = depth;
+  epoch_ = builder_.CreateLoad(builder_.getInt64Ty(), epoch);
+  level_ = builder_.CreatePtrToInt(call("tl_level", slot_, depth_), builder_.getInt64Ty());
+  scratch_ = builder_.CreatePtrToInt(call("tl_scratch", slot_, depth_), builder_.getInt64Ty());
+}
+
+void BodyEmitter::prepare_variables() {
+  time_ = variable(builder_.getInt64Ty(), "time");
+  word_ = variable(builder_.getInt64Ty(), "word");
+  builder_.CreateStore(constant(0), time_);
+  this_.assign(program_.variables.size(), nullptr);
+  for (std::size_t i = 0; i < program_.variables.size(); ++i) {
+    const Variable& declared = program_.variables[i];
+    if (declared.scope != Scope::kThis || declared.is_array) continue;
+    if (declared.type.kind == ValueKind::kInteger) {
+      this_[i] = variable(builder_.getInt64Ty(), "this");
+      builder_.CreateStore(constant(0), this_[i]);
+    } else if (scratch_ != nullptr) {
+      const std::uint32_t size = declared.type.kind == ValueKind::kString ? 1 : declared.type.size;
+      call("tl_zero_bytes", scalar_address(declared), constant(size));
+    }
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------- clauses
+
+void BodyEmitter::emit_clause(std::uint32_t index) {
+  start_clause(index);
+  Block* next = new_block("next");
+  for (at_ = 0; at_ < clause_->code.size(); ++at_) {
+    if (blocks_[at_] != nullptr) {
+      go_to(blocks_[at_]);
+      builder_.SetInsertPoint(blocks_[at_]);
+    }
+    emit_instruction(clause_->code[at_]);
+  }
+  go_to(end_);
+  finish_clause(end_, fault_, next);
+  builder_.SetInsertPoint(next);
+}
+
+void BodyEmitter::start_clause(std::uint32_t index) {
+  clause_index_ = index;
+  clause_ = &program_.clauses[index];
+  registers_.clear();
+  for (std::uint32_t i = 0; i < clause_->register_count && home_ == RegisterHome::kMachine; ++i) {
+    registers_.push_back(variable(builder_.getInt64Ty(), "r"));
+    builder_.CreateStore(constant(0), registers_.back());
+  }
+  if (home_ == RegisterHome::kScratch) {
+    for (std::uint32_t i = 0; i < clause_->register_count; ++i) set(i, constant(0));
+  }
+  record_ = variable(builder_.getInt64Ty(), "record");
+  exiting_ = variable(builder_.getInt1Ty(), "exiting");
+  dynamic_ = variable(builder_.getInt64Ty(), "dynamic");
+  builder_.CreateStore(constant(0), record_);
+  builder_.CreateStore(builder_.getFalse(), exiting_);
+  builder_.CreateStore(constant(0), dynamic_);
+
+  blocks_.assign(clause_->code.size(), nullptr);
+  for (const Instruction& instruction : clause_->code) {
+    const bool jumps = instruction.op == Op::kJump || instruction.op == Op::kJumpIfZero ||
+                       instruction.op == Op::kJumpIfNotZero;
+    if (jumps && blocks_[instruction.target] == nullptr) blocks_[instruction.target] = new_block("at");
+  }
+  end_ = new_block("end");
+  fault_ = new_block("fault");
+  llvm::IRBuilder<> at_fault(fault_);
+  fault_where_ = at_fault.CreatePHI(builder_.getInt64Ty(), 2, "where");
+  fault_address_ = at_fault.CreatePHI(builder_.getInt64Ty(), 2, "address");
+}
+
+// The record of a clause that ended well is committed; that of one that faulted is given back, and a fault is recorded.
+void BodyEmitter::finish_clause(Block* end, Block* faulted, Block* next) {
+  builder_.SetInsertPoint(end);
+  if (clause_->has_record) {
+    Block* commit = new_block("commit");
+    Block* after = new_block("committed");
+    Value* record = builder_.CreateLoad(builder_.getInt64Ty(), record_);
+    builder_.CreateCondBr(builder_.CreateIsNull(record), after, commit);
+    builder_.SetInsertPoint(commit);
+    call("tl_commit", site_, level_);
+    go_to(after);
+    builder_.SetInsertPoint(after);
+  }
+  Block* exits = new_block("exit");
+  builder_.CreateCondBr(builder_.CreateLoad(builder_.getInt1Ty(), exiting_), exits, next);
+  builder_.SetInsertPoint(exits);
+  call("tl_exit", site_);
+  go_to(leave_);
+
+  builder_.SetInsertPoint(faulted);
+  if (fault_where_->getNumIncomingValues() == 0) {
+    fault_where_->eraseFromParent();
+    fault_address_->eraseFromParent();
+    builder_.CreateUnreachable();
+    return;
+  }
+  // Without a level there is no instruction that can fault (see needs.h).
+  if (level_ != nullptr) {
+    if (clause_->has_record) {
+      Block* give_back = new_block("abort");
+      Block* report = new_block("report");
+      Value* record = builder_.CreateLoad(builder_.getInt64Ty(), record_);
+      builder_.CreateCondBr(builder_.CreateIsNull(record), report, give_back);
+      builder_.SetInsertPoint(give_back);
+      call("tl_abort", level_, builder_.getInt32(record_bytes(*clause_)));
+      go_to(report);
+      builder_.SetInsertPoint(report);
+    }
+    call("tl_fault", site_, slot_, level_, fault_where_, fault_address_);
+  }
+  go_to(next);
+}
+
+void BodyEmitter::emit_instruction(const Instruction& instruction) {
+  if (emit_arithmetic(instruction) || emit_text_or_memory(instruction)) return;
+  const std::uint32_t index = instruction.variable;
+  switch (instruction.op) {
+    case Op::kJump:
+    case Op::kJumpIfZero:
+    case Op::kJumpIfNotZero:
+      return emit_jump(instruction);
+    case Op::kArgument:
+      return set(instruction.dst, argument(instruction.immediate));
+    case Op::kBuiltin:
+      return set(instruction.dst, builtin(static_cast<plan::Builtin>(instruction.immediate)));
+    case Op::kLoad:
+      return set(instruction.dst, load_scalar(program_.variables[index], index));
+    case Op::kStore:
+      return store_scalar(program_.variables[index], index, instruction);
+    case Op::kLoadElement:
+      return set(instruction.dst, load_element(instruction));
+    case Op::kStoreElement:
+      return store_element(instruction);
+    case Op::kReserve:
+      return emit_reserve();
+    case Op::kField:
+      return emit_field(instruction);
+    case Op::kAggregate:
+      return emit_aggregate(instruction);
+    case Op::kExit:
+      builder_.CreateStore(builder_.getTrue(), exiting_);
+      return;
+    case Op::kEnd: {
+      go_to(end_);
+      builder_.SetInsertPoint(new_block("unreached"));
+      return;
+    }
+    default:
+      return;
+  }
+}
+
+void BodyEmitter::emit_jump(const Instruction& instruction) {
+  Block* target = blocks_[instruction.target];
+  Block* after = new_block("after");
+  if (instruction.op == Op::kJump) {
+    go_to(target);
+  } else {
+    Value* zero = builder_.CreateIsNull(get(instruction.a));
+    const bool if_zero = instruction.op == Op::kJumpIfZero;
+    builder_.CreateCondBr(zero, if_zero ? target : after, if_zero ? after : target);
+  }
+  builder_.SetInsertPoint(after);
+}
+
+void BodyEmitter::emit_reserve() {
+  if (!clause_->has_record) return;
+  Value* size = builder_.getInt32(record_bytes(*clause_));
+  Value* record = call("tl_reserve", site_, slot_, level_, size);
+  Block* reserved = new_block("reserved");
+  builder_.CreateCondBr(builder_.CreateIsNull(record), end_, reserved);
+  builder_.SetInsertPoint(reserved);
+  builder_.CreateStore(builder_.CreatePtrToInt(record, builder_.getInt64Ty()), record_);
+  call("tl_fill_header", record, site_, slot_, size, builder_.getInt32(clause_index_), builder_.getInt32(wire::kRecordData),
+       thread_, firing_time());
+}
+
+void BodyEmitter::fault_if(Value* condition, Fault fault, Value* address) {
+  Block* after = new_block("fine");
+  const std::uint64_t where = static_cast<std::uint64_t>(fault) << 48 |
+                              static_cast<std::uint64_t>(clause_index_) << 32 | at_;
+  fault_where_->addIncoming(constant(where), builder_.GetInsertBlock());
+  fault_address_->addIncoming(address, builder_.GetInsertBlock());
+  builder_.CreateCondBr(condition, fault_, after);
+  builder_.SetInsertPoint(after);
+}
+
+void BodyEmitter::fault_unless(Value* status, Fault fault, Value* address) {
+  fault_if(builder_.CreateIsNull(status), fault, address);
+}
+
+// ------------------------------------------------------------------------------------------------------- helpers
+
+llvm::BasicBlock* BodyEmitter::new_block(const char* name) {
+  return llvm::BasicBlock::Create(module_.context(), name, function_);
+}
+
+void BodyEmitter::go_to(Block* block) { builder_.CreateBr(block); }
+
+llvm::AllocaInst* BodyEmitter::variable(llvm::Type* type, const char* name) {
+  llvm::IRBuilder<> at_entry(entry_, entry_->begin());
+  return at_entry.CreateAlloca(type, nullptr, name);
+}
+
+llvm::Value* BodyEmitter::get(plan::Reg reg) {
+  if (home_ == RegisterHome::kMachine) return builder_.CreateLoad(builder_.getInt64Ty(), registers_[reg]);
+  Value* address = scratch(layout_.scratch_size - 8 * (reg + 1));
+  return builder_.CreateLoad(builder_.getInt64Ty(), pointer(address), true);
+}
+
+void BodyEmitter::set(plan::Reg reg, Value* value) {
+  value = builder_.CreateZExtOrTrunc(value, builder_.getInt64Ty());
+  if (home_ == RegisterHome::kMachine) {
+    builder_.CreateStore(value, registers_[reg]);
+  } else {
+    builder_.CreateStore(value, pointer(scratch(layout_.scratch_size - 8 * (reg + 1))), true);
+  }
+}
+
+// A null string register is an empty string: the arena's first reserved word is always 0.
+llvm::Value* BodyEmitter::text(plan::Reg reg) {
+  Value* address = get(reg);
+  Value* empty = add(arena_, offsetof(wire::Header, reserved0));
+  return builder_.CreateSelect(builder_.CreateIsNull(address), empty, address);
+}
+
+llvm::Value* BodyEmitter::extend(Value* value, std::uint32_t size, bool is_signed) {
+  if (size >= 8) return value;
+  Value* low = builder_.CreateTrunc(value, builder_.getIntNTy(size * 8));
+  return is_signed ? builder_.CreateSExt(low, builder_.getInt64Ty()) : builder_.CreateZExt(low, builder_.getInt64Ty());
+}
+
+llvm::Value* BodyEmitter::load(Value* address, std::uint32_t size, bool is_signed) {
+  Value* value = builder_.CreateAlignedLoad(builder_.getIntNTy(size * 8), pointer(address), llvm::Align(1));
+  return is_signed ? builder_.CreateSExt(value, builder_.getInt64Ty())
+                   : builder_.CreateZExt(value, builder_.getInt64Ty());
+}
+
+void BodyEmitter::store(Value* address, Value* value, std::uint32_t size) {
+  Value* low = builder_.CreateTrunc(value, builder_.getIntNTy(size * 8));
+  builder_.CreateAlignedStore(low, pointer(address), llvm::Align(1));
+}
+
+llvm::Value* BodyEmitter::header_field(std::size_t offset, std::uint32_t size) {
+  return load(add(arena_, offset), size, false);
+}
+
+llvm::Value* BodyEmitter::site_field(std::size_t offset, std::uint32_t size) {
+  Value* address = add(builder_.CreatePtrToInt(site_, builder_.getInt64Ty()), offset);
+  return load(address, size, false);
+}
+
+}  // namespace trapline::codegen

@@ -1,0 +1,89 @@
+// The code generator as a whole: check, emit, optimise, link, measure. See codegen.h.
+
+#include "codegen/codegen.h"
+
+#include <algorithm>
+#include <string>
+
+#include "codegen/body_emitter.h"
+#include "codegen/module.h"
+#include "codegen/object_reader.h"
+#include "codegen/optimize.h"
+#include "codegen/stack_bound.h"
+#include "codegen/validate.h"
+
+namespace trapline::codegen {
+namespace {
+
+std::string body_name(std::size_t index) { return "trapline_body_" + std::to_string(index); }
+
+// One attempt; `homes`: where each body keeps its registers. `stacks`, filled in: what each body uses.
+struct Attempt {
+  ObjectCode code;
+  std::vector<std::uint32_t> stacks;
+};
+
+Result<Attempt> attempt(const plan::Program& program, const wire::Layout& layout, std::span<const BodyRequest> bodies,
+                        const std::vector<RegisterHome>& homes) {
+  TL_TRY_ASSIGN(const auto module, Module::create(layout));
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < bodies.size(); ++i) {
+    names.push_back(body_name(i));
+    BodyEmitter(*module, program, layout, bodies[i], homes[i]).emit(names.back());
+  }
+  TL_TRY_ASSIGN(const EmittedObject object, emit_object(*module, names));
+  TL_TRY_ASSIGN(LinkedObject linked, link_object(std::as_bytes(std::span(object.elf.data(), object.elf.size()))));
+
+  Attempt result;
+  ObjectCode& code = result.code;
+  code.code = {0, linked.code_size};
+  code.constants = {linked.constants_offset, static_cast<std::uint32_t>(linked.bytes.size()) - linked.constants_offset};
+  code.bytes = std::move(linked.bytes);
+  for (const std::string& name : names) {
+    const auto entry = linked.functions.find(name);
+    if (entry == linked.functions.end()) return Error(ErrorCode::kInternal, "code generation: a body got lost");
+    code.entries.push_back(entry->second);
+    TL_TRY_ASSIGN(const std::uint32_t stack, stack_bound(name, object.calls, linked.stack_sizes));
+    result.stacks.push_back(stack);
+    code.max_stack = std::max(code.max_stack, stack);
+  }
+  code.calls_gettid = true;  // tl_enter, under kEarly
+  for (const char* reads : {"tl_read", "tl_copy_in", "tl_copy_in_text"}) {
+    code.calls_process_vm_readv |= linked.functions.contains(reads);
+  }
+  code.calls_clock_gettime = linked.functions.contains("tl_system_clock");
+  return result;
+}
+
+}  // namespace
+
+std::uint32_t scratch_size(const plan::Program& program) {
+  std::uint32_t registers = 0;
+  for (const plan::Clause& clause : program.clauses) registers = std::max(registers, clause.register_count);
+  return static_scratch_size(program) + ((program.scratchsize + 7) & ~7U) + registers * 8;
+}
+
+// Bodies whose registers took too much of the stack are compiled again, with their registers in scratch.
+Result<ObjectCode> compile(const plan::Program& program, const wire::Layout& layout,
+                           std::span<const BodyRequest> bodies) {
+  TL_TRY(validate(program, layout, bodies));
+  if (bodies.empty()) return ObjectCode{};
+  std::vector<RegisterHome> homes(bodies.size(), RegisterHome::kMachine);
+  TL_TRY_ASSIGN(Attempt first, attempt(program, layout, bodies, homes));
+  if (first.code.max_stack <= kMaxBodyStack) return std::move(first.code);
+  for (std::size_t i = 0; i < bodies.size(); ++i) {
+    if (first.stacks[i] > kMaxBodyStack) homes[i] = RegisterHome::kScratch;
+  }
+  if (scratch_size(program) > layout.scratch_size) {
+    return Error(ErrorCode::kUnsupported, "a clause needs more of the target's stack than a probe may use");
+  }
+  TL_TRY_ASSIGN(Attempt second, attempt(program, layout, bodies, homes));
+  if (second.code.max_stack > kMaxBodyStack) {
+    return Error(ErrorCode::kUnsupported, "a clause needs " + std::to_string(second.code.max_stack) +
+                                              " bytes of the target's stack; at most " +
+                                              std::to_string(kMaxBodyStack) + " are allowed");
+  }
+  return std::move(second.code);
+}
+
+}  // namespace trapline::codegen

@@ -1,0 +1,233 @@
+// Arithmetic, arguments, builtins, strings, and the traced process's memory. See body_emitter.h.
+
+#include <llvm/IR/Intrinsics.h>
+
+#include <algorithm>
+#include <cstddef>
+
+#include "codegen/body_emitter.h"
+#include "codegen/validate.h"
+
+namespace trapline::codegen {
+
+using plan::Builtin;
+using plan::Fault;
+using plan::kNone;
+using plan::kNoReg;
+using plan::Op;
+using plan::ValueKind;
+
+namespace {
+
+constexpr std::uint64_t kShiftMask = 63;
+constexpr std::int64_t kArgumentRegisters = 6;
+
+}  // namespace
+
+// false: the instruction is none of these.
+bool BodyEmitter::emit_arithmetic(const Instruction& i) {
+  const auto flag = [&](llvm::CmpInst::Predicate predicate) {
+    set(i.dst, builder_.CreateICmp(predicate, get(i.a), get(i.b)));
+    return true;
+  };
+  const auto result = [&](Value* value) {
+    set(i.dst, value);
+    return true;
+  };
+  const auto shift = [&] { return builder_.CreateAnd(get(i.b), constant(kShiftMask)); };
+  switch (i.op) {
+    case Op::kConst: return result(constant(static_cast<std::uint64_t>(i.immediate)));
+    case Op::kMove: return result(get(i.a));
+    case Op::kAdd: return result(builder_.CreateAdd(get(i.a), get(i.b)));
+    case Op::kSub: return result(builder_.CreateSub(get(i.a), get(i.b)));
+    case Op::kMul: return result(builder_.CreateMul(get(i.a), get(i.b)));
+    case Op::kDivSigned:
+    case Op::kDivUnsigned:
+    case Op::kRemSigned:
+    case Op::kRemUnsigned: return result(divide(i));
+    case Op::kAnd: return result(builder_.CreateAnd(get(i.a), get(i.b)));
+    case Op::kOr: return result(builder_.CreateOr(get(i.a), get(i.b)));
+    case Op::kXor: return result(builder_.CreateXor(get(i.a), get(i.b)));
+    case Op::kShiftLeft: return result(builder_.CreateShl(get(i.a), shift()));
+    case Op::kShiftRight: return result(builder_.CreateLShr(get(i.a), shift()));
+    case Op::kShiftRightSigned: return result(builder_.CreateAShr(get(i.a), shift()));
+    case Op::kEqual: return flag(llvm::CmpInst::ICMP_EQ);
+    case Op::kNotEqual: return flag(llvm::CmpInst::ICMP_NE);
+    case Op::kLess: return flag(llvm::CmpInst::ICMP_SLT);
+    case Op::kLessEqual: return flag(llvm::CmpInst::ICMP_SLE);
+    case Op::kLessUnsigned: return flag(llvm::CmpInst::ICMP_ULT);
+    case Op::kLessEqualUnsigned: return flag(llvm::CmpInst::ICMP_ULE);
+    case Op::kNegate: return result(builder_.CreateNeg(get(i.a)));
+    case Op::kComplement: return result(builder_.CreateNot(get(i.a)));
+    case Op::kExtend: return result(extend(get(i.a), i.size, i.is_signed));
+    default: return false;
+  }
+}
+
+// The processor faults on division by zero and on INT64_MIN / -1: neither may reach it.
+llvm::Value* BodyEmitter::divide(const Instruction& i) {
+  Value* a = get(i.a);
+  Value* b = get(i.b);
+  fault_if(builder_.CreateIsNull(b), Fault::kDivideByZero, constant(0));
+  if (i.op == Op::kDivUnsigned) return builder_.CreateUDiv(a, b);
+  if (i.op == Op::kRemUnsigned) return builder_.CreateURem(a, b);
+  Value* minus_one = builder_.CreateICmpEQ(b, constant(~std::uint64_t{0}));
+  Value* safe = builder_.CreateSelect(minus_one, constant(1), b);
+  if (i.op == Op::kDivSigned) {
+    return builder_.CreateSelect(minus_one, builder_.CreateNeg(a), builder_.CreateSDiv(a, safe));
+  }
+  return builder_.CreateSelect(minus_one, constant(0), builder_.CreateSRem(a, safe));
+}
+
+bool BodyEmitter::emit_text_or_memory(const Instruction& i) {
+  Value* strsize = constant(program_.strsize);
+  switch (i.op) {
+    case Op::kString: {
+      std::uint64_t offset = layout_.strings;
+      for (std::int64_t s = 0; s < i.immediate; ++s) offset += program_.strings[static_cast<std::size_t>(s)].size() + 1;
+      set(i.dst, add(arena_, offset));
+      return true;
+    }
+    case Op::kCompareString:
+      set(i.dst, call("tl_compare_text", text(i.a), text(i.b), strsize));
+      return true;
+    case Op::kStringLength:
+      // At most strsize - 1: what ends a string that is not terminated.
+      set(i.dst, call("tl_text_length", text(i.a), constant(program_.strsize - 1)));
+      return true;
+    case Op::kStringJoin:
+      call("tl_join_text", scratch(i.scratch), text(i.a), text(i.b), strsize);
+      set(i.dst, scratch(i.scratch));
+      return true;
+    case Op::kLoadMemory:
+      set(i.dst, load_memory(i));
+      return true;
+    case Op::kCopyIn:
+      set(i.dst, copy_in(i));
+      return true;
+    case Op::kCopyInString:
+      set(i.dst, copy_in_text(i));
+      return true;
+    default:
+      return false;
+  }
+}
+
+// ------------------------------------------------------------------------------------------- arguments, builtins
+
+llvm::Value* BodyEmitter::argument(std::int64_t number) {
+  if (request_.kind == SiteKind::kReturn) {
+    if (number == 0) return site_field(offsetof(wire::ProbeSite, offset), 8);
+    return number == 1 ? function_->getArg(0) : constant(0);
+  }
+  if (number < kArgumentRegisters) return function_->getArg(static_cast<unsigned>(number));
+  // Valid until the body returns, whatever the body pushes.
+  Value* return_slot = builder_.CreateIntrinsic(llvm::Intrinsic::addressofreturnaddress, {builder_.getPtrTy()}, {});
+  Value* found = call("tl_stack_argument", site_, slot_, level_, word_, return_slot, constant(static_cast<std::uint64_t>(number)));
+  fault_unless(found, Fault::kBadAddress, constant(0));
+  return builder_.CreateLoad(builder_.getInt64Ty(), word_);
+}
+
+// One firing has one time: the clock is read when it is first needed.
+llvm::Value* BodyEmitter::firing_time() {
+  Block* read = new_block("clock");
+  Block* known = new_block("timed");
+  builder_.CreateCondBr(builder_.CreateIsNull(builder_.CreateLoad(builder_.getInt64Ty(), time_)), read, known);
+  builder_.SetInsertPoint(read);
+  builder_.CreateStore(call("tl_clock", site_), time_);
+  go_to(known);
+  builder_.SetInsertPoint(known);
+  return builder_.CreateLoad(builder_.getInt64Ty(), time_);
+}
+
+llvm::Value* BodyEmitter::builtin(Builtin which) {
+  using wire::Header;
+  using wire::ProbeSite;
+  const auto site_text = [&](std::size_t offset) { return add(arena_, site_field(offset, 4)); };
+  switch (which) {
+    case Builtin::kPid: return header_field(offsetof(Header, pid), 4);
+    case Builtin::kPpid: return header_field(offsetof(Header, ppid), 4);
+    case Builtin::kTid: return thread_;
+    case Builtin::kUid: return header_field(offsetof(Header, uid), 4);
+    case Builtin::kGid: return header_field(offsetof(Header, gid), 4);
+    case Builtin::kCpu: return call("tl_processor", site_, slot_);
+    case Builtin::kProbeId: return site_field(offsetof(ProbeSite, id), 8);
+    case Builtin::kTimestamp: return call("tl_timestamp", site_, firing_time());
+    case Builtin::kWallTimestamp: return call("tl_wall_timestamp", site_, firing_time());
+    case Builtin::kVirtualTimestamp: return call("tl_virtual_timestamp");
+    case Builtin::kExecname: return add(arena_, header_field(offsetof(Header, execname), 4));
+    case Builtin::kProbeProvider: return site_text(offsetof(ProbeSite, provider));
+    case Builtin::kProbeModule: return site_text(offsetof(ProbeSite, module));
+    case Builtin::kProbeFunction: return site_text(offsetof(ProbeSite, function));
+    case Builtin::kProbeName: return site_text(offsetof(ProbeSite, name));
+  }
+  return constant(0);
+}
+
+// -------------------------------------------------------------------------------------- the traced process's memory
+
+llvm::Value* BodyEmitter::load_memory(const Instruction& i) {
+  Value* address = get(i.a);
+  Value* found = call("tl_load", site_, slot_, level_, word_, address, builder_.getInt32(i.size));
+  fault_unless(found, Fault::kBadAddress, address);
+  return extend(builder_.CreateLoad(builder_.getInt64Ty(), word_), i.size, i.is_signed);
+}
+
+// The address of `size` fresh bytes behind the static scratch.
+llvm::Value* BodyEmitter::dynamic_scratch(Value* size) {
+  const std::uint64_t start = static_scratch_size(program_);
+  const std::uint64_t total = program_.scratchsize & ~7U;
+  Value* used = builder_.CreateLoad(builder_.getInt64Ty(), dynamic_);
+  fault_if(builder_.CreateICmpUGT(size, builder_.CreateSub(constant(total), used)), Fault::kNoScratch, constant(0));
+  Value* rounded = builder_.CreateAnd(add(size, 7), constant(~std::uint64_t{7}));
+  builder_.CreateStore(add(used, rounded), dynamic_);
+  return add(scratch(static_cast<std::uint32_t>(start)), used);
+}
+
+llvm::Value* BodyEmitter::copy_in(const Instruction& i) {
+  Value* from = get(i.a);
+  Value* size = get(i.b);
+  Value* to = dynamic_scratch(size);
+  fault_unless(call("tl_copy_in", site_, slot_, level_, to, from, size), Fault::kBadAddress, from);
+  return to;
+}
+
+llvm::Value* BodyEmitter::copy_in_text(const Instruction& i) {
+  Value* from = get(i.a);
+  Value* size = constant(program_.strsize);
+  if (i.b != kNoReg) {
+    size = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, get(i.b), size);
+    fault_if(builder_.CreateIsNull(size), Fault::kBadAddress, from);
+  }
+  Value* to = i.scratch != kNone ? scratch(i.scratch) : dynamic_scratch(constant(program_.strsize));
+  fault_unless(call("tl_copy_in_text", site_, slot_, level_, to, from, size), Fault::kBadAddress, from);
+  return to;
+}
+
+// ------------------------------------------------------------------------------------------------------- records
+
+void BodyEmitter::emit_field(const Instruction& i) {
+  const plan::Field& field = clause_->fields[static_cast<std::size_t>(i.immediate)];
+  Value* record = builder_.CreateLoad(builder_.getInt64Ty(), record_);
+  // A field before kReserve was reached would have no record to go to.
+  Block* write = new_block("field");
+  Block* after = new_block("after");
+  builder_.CreateCondBr(builder_.CreateIsNull(record), after, write);
+  builder_.SetInsertPoint(write);
+  Value* to = add(record, sizeof(wire::RecordHeader) + field.offset);
+  switch (field.type.kind) {
+    case ValueKind::kInteger:
+      store(to, get(i.a), field.type.size);
+      break;
+    case ValueKind::kString:
+      call("tl_copy_text", to, text(i.a), constant(field.type.size));
+      break;
+    case ValueKind::kBytes:
+      call("tl_copy_bytes", to, text(i.a), constant(field.type.size));
+      break;
+  }
+  go_to(after);
+  builder_.SetInsertPoint(after);
+}
+
+}  // namespace trapline::codegen

@@ -1,0 +1,147 @@
+// Scalar variables, associative arrays, and keys. See body_emitter.h.
+
+#include <llvm/IR/Constants.h>
+
+#include <cstddef>
+
+#include "codegen/body_emitter.h"
+#include "plan/layout.h"
+#include "wire/dynvar.h"
+
+namespace trapline::codegen {
+
+using plan::Op;
+using plan::Scope;
+using plan::ValueKind;
+using plan::Variable;
+
+// Precondition: for scope this, the body has a level.
+llvm::Value* BodyEmitter::scalar_address(const Variable& variable) {
+  switch (variable.scope) {
+    case Scope::kGlobal:
+      return add(arena_, layout_.globals + variable.offset);
+    case Scope::kSelf:
+      return add(slot_, layout_.slot_self + variable.offset);
+    case Scope::kThis:
+      break;
+  }
+  return add(scratch_, variable.offset);
+}
+
+llvm::Value* BodyEmitter::load_scalar(const Variable& variable, std::uint32_t index) {
+  if (this_[index] != nullptr) return builder_.CreateLoad(builder_.getInt64Ty(), this_[index]);
+  if (variable.type.kind != ValueKind::kInteger) return scalar_address(variable);
+  return load(scalar_address(variable), variable.type.size, variable.type.is_signed);
+}
+
+void BodyEmitter::store_scalar(const Variable& variable, std::uint32_t index, const Instruction& instruction) {
+  switch (variable.type.kind) {
+    case ValueKind::kInteger: {
+      if (this_[index] != nullptr) {
+        Value* value = extend(get(instruction.a), variable.type.size, variable.type.is_signed);
+        builder_.CreateStore(value, this_[index]);
+      } else {
+        store(scalar_address(variable), get(instruction.a), variable.type.size);
+      }
+      return;
+    }
+    case ValueKind::kString:
+      call("tl_copy_text", scalar_address(variable), text(instruction.a), constant(variable.type.size));
+      return;
+    case ValueKind::kBytes:
+      call("tl_copy_bytes", scalar_address(variable), text(instruction.a), constant(variable.type.size));
+      return;
+  }
+}
+
+// --------------------------------------------------------------------------------------------------------- keys
+
+llvm::Value* BodyEmitter::key_integer(const plan::Operand& operand) {
+  return extend(get(operand.reg), operand.type.size, operand.type.is_signed);
+}
+
+// Writes a key into the instruction's scratch: words `before`, the operands, and a word `after` (or nullptr).
+BodyEmitter::Key BodyEmitter::write_key(const Instruction& instruction, std::vector<Value*> before, Value* after) {
+  // A key of no words has no scratch of its own.
+  Value* start = scratch_;
+  if (instruction.scratch != plan::kNone) start = scratch(instruction.scratch);
+  Value* next = start;
+  const auto append = [&](Value* word) {
+    store(next, word, 8);
+    next = add(next, 8);
+  };
+  for (Value* word : before) append(word);
+  for (const plan::Operand& operand : instruction.operands) {
+    if (operand.type.kind == ValueKind::kInteger) {
+      append(key_integer(operand));
+    } else {
+      Value* words = call("tl_key_text", next, text(operand.reg), constant(operand.type.size));
+      next = add(next, builder_.CreateShl(words, constant(3)));
+    }
+  }
+  if (after != nullptr) append(after);
+  return {start, builder_.CreateLShr(builder_.CreateSub(next, start), constant(3))};
+}
+
+// ------------------------------------------------------------------------------------------- associative arrays
+
+llvm::Constant* BodyEmitter::array_shape(const Variable& variable) {
+  const wire::DynvarShape shape{layout_.globals + variable.offset, variable.capacity, variable.cell_size,
+                                variable.type.size, variable.type.kind == ValueKind::kString ? 1U : 0U};
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(&shape);
+  llvm::Constant* value =
+      llvm::ConstantDataArray::get(module_.context(), llvm::ArrayRef<std::uint8_t>(bytes, sizeof(shape)));
+  auto* global = new llvm::GlobalVariable(module_.ir(), value->getType(), true, llvm::GlobalValue::InternalLinkage,
+                                          value, "array");
+  global->setAlignment(llvm::Align(8));
+  return global;
+}
+
+llvm::Value* BodyEmitter::array_request(const Variable& array, const Key& key, Value* value) {
+  return call("tl_array_request", site_, level_, array_shape(array), key.address, key.words, value);
+}
+
+llvm::Value* BodyEmitter::load_element(const Instruction& instruction) {
+  const Variable& array = program_.variables[instruction.variable];
+  const bool is_self = array.scope == Scope::kSelf;
+  const Key key = write_key(instruction, is_self ? std::vector<Value*>{thread_} : std::vector<Value*>{}, nullptr);
+  if (array.type.kind == ValueKind::kInteger) {
+    builder_.CreateStore(constant(0), word_);
+    call("tl_array_load", slot_, array_request(array, key, word_));
+    Value* value = builder_.CreateLoad(builder_.getInt64Ty(), word_);
+    return extend(value, array.type.size, array.type.is_signed);
+  }
+  Value* to = scratch(instruction.scratch + static_cast<std::uint32_t>(plan::key_area(array)));
+  call("tl_zero_bytes", to, constant(array.type.kind == ValueKind::kString ? 1 : array.type.size));
+  Value* found = call("tl_array_load", slot_, array_request(array, key, to));
+  // A load that was given up may have left a part of a value there.
+  Value* empty = add(arena_, offsetof(wire::Header, reserved0));
+  if (array.type.kind != ValueKind::kString) return to;
+  return builder_.CreateSelect(builder_.CreateIsNull(found), empty, to);
+}
+
+void BodyEmitter::store_element(const Instruction& instruction) {
+  const Variable& array = program_.variables[instruction.variable];
+  const bool is_self = array.scope == Scope::kSelf;
+  const Key key = write_key(instruction, is_self ? std::vector<Value*>{thread_} : std::vector<Value*>{}, nullptr);
+  if (array.type.kind != ValueKind::kInteger) {
+    call("tl_array_store", slot_, array_request(array, key, text(instruction.a)));
+    return;
+  }
+  Value* value = extend(get(instruction.a), array.type.size, array.type.is_signed);
+  builder_.CreateStore(value, word_);
+  Value* request = array_request(array, key, word_);
+  Block* remove = new_block("remove");
+  Block* keep = new_block("keep");
+  Block* after = new_block("after");
+  builder_.CreateCondBr(builder_.CreateIsNull(value), remove, keep);
+  builder_.SetInsertPoint(remove);
+  call("tl_array_remove", slot_, request);
+  go_to(after);
+  builder_.SetInsertPoint(keep);
+  call("tl_array_store", slot_, request);
+  go_to(after);
+  builder_.SetInsertPoint(after);
+}
+
+}  // namespace trapline::codegen

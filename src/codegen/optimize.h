@@ -1,0 +1,28 @@
+// From a module of IR to the bytes of an ELF object, with the properties that bodies must have.
+
+#pragma once
+
+#include <llvm/ADT/SmallVector.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "codegen/module.h"
+
+namespace trapline::codegen {
+
+// Which functions each function calls, by name; all direct (indirect calls are an error).
+using CallGraph = std::map<std::string, std::vector<std::string>>;
+
+struct EmittedObject {
+  llvm::SmallVector<char, 0> elf;
+  CallGraph calls;
+};
+
+// Optimises and emits. Functions named in `bodies` stay, all others become internal.
+// Errors: kInternal: LLVM has no x86-64 back end, or reported an error.
+Result<EmittedObject> emit_object(Module& module, const std::vector<std::string>& bodies);
+
+}  // namespace trapline::codegen

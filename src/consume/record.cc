@@ -1,0 +1,28 @@
+#include "consume/record.h"
+
+namespace trapline::consume {
+
+Drops& Drops::operator+=(const Drops& other) {
+  record += other.record;
+  aggregation += other.aggregation;
+  dynamic += other.dynamic;
+  level += other.level;
+  no_slot += other.no_slot;
+  malformed += other.malformed;
+  return *this;
+}
+
+Drops Drops::operator-(const Drops& earlier) const {
+  Drops out;
+  out.record = record - earlier.record;
+  out.aggregation = aggregation - earlier.aggregation;
+  out.dynamic = dynamic - earlier.dynamic;
+  out.level = level - earlier.level;
+  out.no_slot = no_slot - earlier.no_slot;
+  out.malformed = malformed - earlier.malformed;
+  return out;
+}
+
+bool Drops::any() const { return *this != Drops{}; }
+
+}  // namespace trapline::consume

@@ -1,0 +1,123 @@
+// See compile.h.
+
+#include "dlang/compile.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "dlang/checker.h"
+#include "dlang/lower.h"
+#include "dlang/parser.h"
+#include "plan/layout.h"
+
+namespace trapline::dlang {
+namespace {
+
+DescriptionKind description_kind(InputKind kind) {
+  switch (kind) {
+    case InputKind::kProvider: return DescriptionKind::kProvider;
+    case InputKind::kModule: return DescriptionKind::kModule;
+    case InputKind::kFunction: return DescriptionKind::kFunction;
+    case InputKind::kId: return DescriptionKind::kId;
+    case InputKind::kScript:
+    case InputKind::kName: break;
+  }
+  return DescriptionKind::kName;
+}
+
+Macros macros_of(const MacroValues& values) {
+  Macros macros;
+  macros.arguments.push_back(values.script);
+  macros.arguments.insert(macros.arguments.end(), values.arguments.begin(), values.arguments.end());
+  macros.variables = {{"pid", values.pid},   {"ppid", values.ppid}, {"pgid", values.pgid}, {"sid", values.sid},
+                      {"uid", values.uid},   {"euid", values.euid}, {"gid", values.gid},   {"egid", values.egid}};
+  if (values.target) macros.variables["target"] = *values.target;
+  return macros;
+}
+
+void apply_pragmas(const Program& program, plan::Options& options, diag::Diagnostics& diagnostics) {
+  for (const auto& item : program.items) {
+    const auto* pragma = item->get_if<Pragma>();
+    if (pragma == nullptr || pragma->pragma != PragmaKind::kOption) continue;
+    std::optional<std::string_view> value;
+    if (pragma->value) value = *pragma->value;
+    if (const auto set = options.set(pragma->name, value); !set) {
+      diagnostics.error("PRAGMA_OPTSET", pragma->range, set.error().text());
+    }
+  }
+}
+
+std::uint32_t size_option(const plan::Options& options, std::string_view name) {
+  const std::int64_t value = options.number(name);
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(value, 0, kMost));
+}
+
+std::vector<std::unique_ptr<Program>> parse_all(const CompileRequest& request, ctypes::TypeTable& types,
+                                                CompileResult& result) {
+  const Macros macros = macros_of(request.macros);
+  TypeNames names;
+  std::vector<std::unique_ptr<Program>> programs;
+  for (const SourceInput& input : request.sources) {
+    const bool is_script = input.kind == InputKind::kScript;
+    const auto source = result.sources.add(input.name, input.text,
+                                           is_script ? diag::SourceKind::kScript : diag::SourceKind::kText);
+    if (!source) {
+      result.diagnostics.error("UNKNOWN", {}, input.name + ": " + source.error().text());
+      continue;
+    }
+    ParseRequest parse_request;
+    parse_request.source = *source;
+    parse_request.kind = description_kind(input.kind);
+    parse_request.macros = &macros;
+    parse_request.types = &names;
+    parse_request.is_type = [&](std::string_view name) {
+      return types.find_typedef(name) || (request.types != nullptr && request.types->find_type(types, name));
+    };
+    parse_request.default_arguments = result.options.flag("defaultargs");
+    parse_request.unused_arguments_ok = result.options.flag("argref");
+    parse_request.empty_ok = result.options.flag("empty");
+    parse_request.prefer_descriptions = !is_script || result.options.flag("pspec");
+    programs.push_back(std::move(parse(parse_request, result.sources, result.diagnostics).program));
+    apply_pragmas(*programs.back(), result.options, result.diagnostics);
+  }
+  return programs;
+}
+
+}  // namespace
+
+CompileResult compile(const CompileRequest& request) {
+  CompileResult result;
+  if (request.options != nullptr) result.options = *request.options;
+  ctypes::TypeTable types;
+  const auto programs = parse_all(request, types, result);
+  types.set_strsize(size_option(result.options, "strsize"));
+
+  CheckSettings settings;
+  settings.has_target = request.macros.target ? HasTarget::kYes : HasTarget::kNo;
+  settings.types = request.types;
+  settings.scratchsize = size_option(result.options, "scratchsize");
+  Checker checker(types, result.diagnostics, settings);
+  for (const auto& program : programs) checker.check(*program);
+  if (result.diagnostics.has_errors()) return result;
+
+  LowerRequest lower_request;
+  lower_request.clauses = &checker.clauses();
+  lower_request.types = &types;
+  lower_request.sources = &result.sources;
+  lower_request.strsize = types.strsize();
+  lower_request.scratchsize = settings.scratchsize;
+  plan::Program program = lower(lower_request, result.diagnostics);
+  if (result.diagnostics.has_errors()) return result;
+
+  plan::LayoutLimits limits;
+  limits.dynvarsize = size_option(result.options, "dynvarsize");
+  if (const auto laid = plan::lay_out(program, limits); !laid) {
+    result.diagnostics.error("UNKNOWN", {}, laid.error().text());
+    return result;
+  }
+  result.program = std::move(program);
+  return result;
+}
+
+}  // namespace trapline::dlang

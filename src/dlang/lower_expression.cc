@@ -1,0 +1,685 @@
+// Lowering's part for expressions. See lower.h for how values are computed.
+
+#include <algorithm>
+
+#include "dlang/lowerer.h"
+#include "plan/layout.h"
+
+namespace trapline::dlang {
+namespace {
+
+using ctypes::TypeId;
+using ctypes::TypeKind;
+using plan::kNoReg;
+using plan::Op;
+
+bool is_comparison(BinaryOperator op) {
+  switch (op) {
+    case BinaryOperator::kLess:
+    case BinaryOperator::kLessEqual:
+    case BinaryOperator::kGreater:
+    case BinaryOperator::kGreaterEqual:
+    case BinaryOperator::kEqual:
+    case BinaryOperator::kNotEqual: return true;
+    default: return false;
+  }
+}
+
+bool is_logical(BinaryOperator op) {
+  return op == BinaryOperator::kLogicalAnd || op == BinaryOperator::kLogicalOr || op == BinaryOperator::kLogicalXor;
+}
+
+}  // namespace
+
+// -------------------------------------------------------------------------------------------------------- instructions
+
+plan::Instruction& Lowerer::emit(Op op) {
+  // A clause that is too long is cut here and refused at its end.
+  if (clause_.code.size() >= kMaxClauseCode) {
+    too_long_ = true;
+    clause_.code.pop_back();
+  }
+  plan::Instruction& instruction = clause_.code.emplace_back();
+  instruction.op = op;
+  instruction.line = line_;
+  return instruction;
+}
+
+plan::Reg Lowerer::emit_value(Op op, Reg a, Reg b) {
+  const Reg dst = new_register();
+  plan::Instruction& instruction = emit(op);
+  instruction.dst = dst;
+  instruction.a = a;
+  instruction.b = b;
+  return dst;
+}
+
+plan::Reg Lowerer::constant(std::uint64_t value) {
+  const Reg dst = emit_value(Op::kConst);
+  clause_.code.back().immediate = static_cast<std::int64_t>(value);
+  return dst;
+}
+
+plan::Reg Lowerer::string_constant(const std::string& text) {
+  // A string is at most strsize bytes with its NUL, a constant as well.
+  std::string cut = text.substr(0, program_.strsize - 1);
+  const auto [known, added] = strings_.try_emplace(cut, static_cast<std::uint32_t>(program_.strings.size()));
+  if (added) program_.strings.push_back(std::move(cut));
+  const Reg dst = emit_value(Op::kString);
+  clause_.code.back().immediate = known->second;
+  return dst;
+}
+
+plan::Reg Lowerer::copy_string(Reg address, std::optional<std::uint64_t> limit) {
+  const Reg bound = limit && *limit < program_.strsize ? constant(*limit) : kNoReg;
+  const Reg dst = emit_value(Op::kCopyInString, address, bound);
+  clause_.code.back().scratch = allocate_scratch(program_.strsize);
+  return dst;
+}
+
+std::size_t Lowerer::emit_jump(Op op, Reg condition) {
+  emit(op).a = condition;
+  return clause_.code.size() - 1;
+}
+
+void Lowerer::land(std::size_t jump) {
+  clause_.code[jump].target = static_cast<std::uint32_t>(clause_.code.size());
+}
+
+std::uint32_t Lowerer::allocate_scratch(std::uint64_t size) {
+  const std::uint64_t at = scratch_used_;
+  scratch_used_ += (size + 7) / 8 * 8;
+  constexpr std::uint64_t kMost = plan::kNone - 1;  // plan::lay_out() refuses far less
+  clause_.scratch_size = static_cast<std::uint32_t>(
+      std::min(std::max<std::uint64_t>(clause_.scratch_size, scratch_used_), kMost));
+  return static_cast<std::uint32_t>(std::min(at, kMost));
+}
+
+plan::Reg Lowerer::unsupported(diag::Range range, std::string_view what) {
+  diagnostics_.error("UNKNOWN", range, std::string(what) + " is not offered yet");
+  return kNoReg;
+}
+
+// --------------------------------------------------------------------------------------------------------------- types
+
+std::optional<plan::ValueType> Lowerer::value_type(TypeId type) const {
+  plan::ValueType out;
+  const ctypes::Type& t = types_.get(types_.resolve(type));
+  switch (t.kind) {
+    case TypeKind::kInteger:
+    case TypeKind::kEnum:
+      out.is_signed = t.is_signed;
+      out.size = static_cast<std::uint32_t>(t.size);
+      out.is_char = t.is_char;
+      return out;
+    case TypeKind::kPointer:
+      out.is_signed = false;
+      out.is_pointer = true;
+      return out;
+    case TypeKind::kString:
+      out.kind = plan::ValueKind::kString;
+      out.is_signed = false;
+      out.size = program_.strsize;
+      return out;
+    default: return std::nullopt;
+  }
+}
+
+plan::Reg Lowerer::extended(Reg value, const plan::ValueType& type) {
+  if (value == kNoReg || type.kind != plan::ValueKind::kInteger || type.size >= 8) return value;
+  const Reg dst = emit_value(Op::kExtend, value);
+  clause_.code.back().size = static_cast<std::uint8_t>(type.size);
+  clause_.code.back().is_signed = type.is_signed;
+  return dst;
+}
+
+// Whether the node's value is within `type` for sure, so that it need not be extended again.
+bool Lowerer::fits(const Node& node, const plan::ValueType& type) const {
+  if (type.kind != plan::ValueKind::kInteger || type.size >= 8) return true;
+  switch (node.kind) {
+    case NodeKind::kInteger: {
+      const unsigned shift = 64 - type.size * 8;
+      const std::uint64_t high = node.value << shift;
+      const std::uint64_t back =
+          type.is_signed ? static_cast<std::uint64_t>(static_cast<std::int64_t>(high) >> shift) : high >> shift;
+      return back == node.value;
+    }
+    case NodeKind::kNot: return true;
+    case NodeKind::kBinary: return is_comparison(*node.op) || is_logical(*node.op);
+    case NodeKind::kConditional: return fits(*node.operands[1], type) && fits(*node.operands[2], type);
+    case NodeKind::kCast:
+      if (!cast_cuts(node.operands.front()->type, node.type)) return fits(*node.operands.front(), type);
+      [[fallthrough]];
+    case NodeKind::kAssign:
+    case NodeKind::kIncrement:
+    case NodeKind::kVariable:
+    case NodeKind::kElement:
+    case NodeKind::kBuiltin:
+    case NodeKind::kDereference:
+    case NodeKind::kMember: {
+      if (!types_.is_integer(node.type)) return false;
+      const std::uint64_t size = types_.size(node.type);
+      const bool is_signed = types_.is_signed(node.type);
+      return (size == type.size && is_signed == type.is_signed) ||
+             (size < type.size && (!is_signed || type.is_signed));
+    }
+    default: return false;
+  }
+}
+
+// As DTrace casts: a wider type, or one of the same size and sign, leaves the value alone.
+bool Lowerer::cast_cuts(TypeId from, TypeId to) const {
+  const auto type = value_type(to);
+  if (!type || type->kind != plan::ValueKind::kInteger || type->size >= 8) return false;
+  const std::uint64_t source = types_.is_scalar(from) ? types_.size(from) : 8;
+  const bool source_signed = types_.is_signed(from);
+  if (type->size > source) return !type->is_signed && source_signed;
+  return type->size != source || type->is_signed != source_signed;
+}
+
+// --------------------------------------------------------------------------------------------------------- expressions
+
+plan::Reg Lowerer::lower_discarding(const Node& node) {
+  if (node.kind == NodeKind::kCast && types_.kind(node.type) == TypeKind::kVoid) {
+    return lower_discarding(*node.operands.front());
+  }
+  return lower(node);
+}
+
+plan::Reg Lowerer::lower(const Node& node) {
+  switch (node.kind) {
+    case NodeKind::kInteger: return constant(node.value);
+    case NodeKind::kString: return string_constant(node.text);
+    case NodeKind::kVariable:
+    case NodeKind::kElement: return lower_variable(node);
+    case NodeKind::kBuiltin: return lower_builtin(node);
+    case NodeKind::kInline: return lower_inline(node);
+    case NodeKind::kParameter: {
+      const auto bound = parameters_.find(node.symbol);
+      return bound != parameters_.end() ? bound->second : unsupported(node.range, "this parameter");
+    }
+    case NodeKind::kMinus:
+    case NodeKind::kComplement: {
+      const Reg value = lower(*node.operands.front());
+      if (value == kNoReg) return kNoReg;
+      return emit_value(node.kind == NodeKind::kMinus ? Op::kNegate : Op::kComplement, value);
+    }
+    case NodeKind::kNot: {
+      const Reg value = lower(*node.operands.front());
+      if (value == kNoReg) return kNoReg;
+      return emit_value(Op::kEqual, value, constant(0));
+    }
+    case NodeKind::kBinary: return lower_binary(node);
+    case NodeKind::kConditional: return lower_conditional(node);
+    case NodeKind::kCast: return lower_cast(node);
+    case NodeKind::kStringof: return lower_stringof(node);
+    case NodeKind::kDereference: {
+      const Reg address = lower(*node.operands.front());
+      return address == kNoReg ? kNoReg : load(address, node.type, node.range);
+    }
+    case NodeKind::kMember: return lower_member(node);
+    case NodeKind::kAddress: return lower_address(*node.operands.front());
+    case NodeKind::kAssign: return lower_assign(node);
+    case NodeKind::kIncrement: return lower_increment(node);
+    case NodeKind::kCall: return lower_call(node);
+    case NodeKind::kUnsupported: return unsupported(node.range, node.text);
+    case NodeKind::kAggregation:
+    case NodeKind::kAggregate: break;
+  }
+  return unsupported(node.range, "an aggregation within an expression");
+}
+
+plan::Reg Lowerer::lower_string(const Node& node) {
+  if (node.is_zero()) return string_constant("");
+  const Reg value = lower(node);
+  if (value == kNoReg || types_.is_string(node.type)) return value;
+  const ctypes::Type& type = types_.get(types_.resolve(node.type));
+  if (type.kind == TypeKind::kArray && type.is_complete) return copy_string(value, type.count);
+  return copy_string(value, std::nullopt);
+}
+
+plan::Reg Lowerer::lower_as(const Node& node, TypeId type) {
+  if (types_.is_string(type)) return lower_string(node);
+  if (types_.is_string(node.type)) return unsupported(node.range, "a string as a value of type " + types_.name(type));
+  const Reg value = lower(node);
+  const auto wanted = value_type(type);
+  if (!wanted) return unsupported(node.range, "a value of type " + types_.name(type));
+  return fits(node, *wanted) ? value : extended(value, *wanted);
+}
+
+std::optional<std::uint32_t> Lowerer::variable_index(const Symbol& symbol, diag::Range range) {
+  const auto known = variables_.find(&symbol);
+  if (known != variables_.end()) return known->second;
+  const auto type = value_type(*symbol.type);
+  if (!type) {
+    unsupported(range, "a variable of type " + types_.name(*symbol.type));
+    return std::nullopt;
+  }
+  plan::Variable variable;
+  variable.name = symbol.name;
+  variable.scope = symbol.scope == VariableScope::kSelf   ? plan::Scope::kSelf
+                   : symbol.scope == VariableScope::kThis ? plan::Scope::kThis
+                                                          : plan::Scope::kGlobal;
+  variable.type = *type;
+  variable.is_array = symbol.kind == SymbolKind::kArray;
+  if (variable.is_array) {
+    for (TypeId key : *symbol.keys) {
+      const auto key_type = value_type(key);
+      if (!key_type) {
+        unsupported(range, "a key of type " + types_.name(key));
+        return std::nullopt;
+      }
+      variable.keys.push_back(*key_type);
+    }
+  }
+  const auto index = static_cast<std::uint32_t>(program_.variables.size());
+  program_.variables.push_back(std::move(variable));
+  variables_[&symbol] = index;
+  return index;
+}
+
+std::optional<std::vector<plan::Operand>> Lowerer::lower_keys(const Symbol& symbol, const std::vector<NodePtr>& keys) {
+  std::vector<plan::Operand> operands;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const Node& key = *keys[i];
+    const TypeId wanted = (*symbol.keys)[i];
+    const auto type = value_type(wanted);
+    if (!type) {
+      const bool is_call = key.kind == NodeKind::kCall;
+      unsupported(key.range, is_call ? std::string(key.function->name) + "() as a key"
+                                     : "a key of type " + types_.name(wanted));
+      return std::nullopt;
+    }
+    const Reg value = lower_as(key, wanted);
+    if (value == kNoReg) return std::nullopt;
+    operands.push_back({value, *type});
+  }
+  return operands;
+}
+
+std::optional<Lowerer::Target> Lowerer::lower_target(const Node& node) {
+  if (node.kind != NodeKind::kVariable && node.kind != NodeKind::kElement) {
+    unsupported(node.range, "writing through a pointer");
+    return std::nullopt;
+  }
+  Target target;
+  target.type = *node.symbol->type;
+  target.is_element = node.kind == NodeKind::kElement;
+  const auto index = variable_index(*node.symbol, node.range);
+  if (!index) return std::nullopt;
+  target.variable = *index;
+  if (target.is_element) {
+    auto keys = lower_keys(*node.symbol, node.operands);
+    if (!keys) return std::nullopt;
+    target.keys = std::move(*keys);
+  }
+  return target;
+}
+
+plan::Reg Lowerer::load_target(const Target& target) {
+  const Reg dst = emit_value(target.is_element ? Op::kLoadElement : Op::kLoad);
+  plan::Instruction& instruction = clause_.code.back();
+  instruction.variable = target.variable;
+  if (!target.is_element) return dst;
+  instruction.operands = target.keys;
+  const plan::Variable& variable = program_.variables[target.variable];
+  std::uint64_t area = plan::key_area(variable);
+  if (variable.type.kind == plan::ValueKind::kString) area += plan::storage_size(variable.type);
+  instruction.scratch = allocate_scratch(area);
+  return dst;
+}
+
+void Lowerer::store_target(const Target& target, Reg value) {
+  plan::Instruction& instruction = emit(target.is_element ? Op::kStoreElement : Op::kStore);
+  instruction.variable = target.variable;
+  instruction.a = value;
+  if (!target.is_element) return;
+  instruction.operands = target.keys;
+  instruction.scratch = allocate_scratch(plan::key_area(program_.variables[target.variable]));
+}
+
+plan::Reg Lowerer::lower_variable(const Node& node) {
+  const auto target = lower_target(node);
+  return target ? load_target(*target) : kNoReg;
+}
+
+plan::Reg Lowerer::lower_builtin(const Node& node) {
+  const BuiltinVariable& builtin = *node.builtin;
+  if (builtin.argument >= 0) {
+    const Reg dst = emit_value(Op::kArgument);
+    clause_.code.back().immediate = builtin.argument;
+    return dst;
+  }
+  if (!builtin.builtin) return unsupported(node.range, builtin.name);
+  const Reg dst = emit_value(Op::kBuiltin);
+  clause_.code.back().immediate = static_cast<std::int64_t>(*builtin.builtin);
+  return dst;
+}
+
+plan::Reg Lowerer::lower_inline(const Node& node) {
+  const Symbol& symbol = *node.symbol;
+  if (symbol.value == nullptr || too_long_) return kNoReg;
+  const auto outer = parameters_;
+  for (std::size_t i = 0; i < node.operands.size() && i < symbol.parameters.size(); ++i) {
+    const Reg value = lower_as(*node.operands[i], *symbol.parameters[i]->type);
+    if (value == kNoReg) return kNoReg;
+    parameters_[symbol.parameters[i]] = value;
+  }
+  const Reg value = lower_as(*symbol.value, node.type);
+  parameters_ = outer;
+  return value;
+}
+
+// ----------------------------------------------------------------------------------------------------------- operators
+
+plan::Reg Lowerer::lower_binary(const Node& node) {
+  const BinaryOperator op = *node.op;
+  const Node& left = *node.operands[0];
+  const Node& right = *node.operands[1];
+  if (is_logical(op)) return lower_logical(node);
+  if (is_comparison(op)) return lower_comparison(node);
+  if (op == BinaryOperator::kComma) {
+    // A void value has no register; whether it failed is in the diagnostics.
+    lower_discarding(left);
+    return lower_discarding(right);
+  }
+  if (types_.is_string(left.type) || types_.is_string(right.type)) {
+    return unsupported(node.range, "arithmetic on a string");
+  }
+  const Reg l = lower(left);
+  const Reg r = lower(right);
+  if (l == kNoReg || r == kNoReg) return kNoReg;
+  if (types_.is_pointer(left.type) || types_.is_pointer(right.type)) {
+    return lower_pointer_arithmetic(op, left, l, right, r);
+  }
+  return lower_arithmetic(op, l, r, node.type);
+}
+
+plan::Reg Lowerer::lower_arithmetic(BinaryOperator op, Reg left, Reg right, TypeId type) {
+  const bool is_signed = types_.is_signed(type);
+  switch (op) {
+    case BinaryOperator::kMultiply: return emit_value(Op::kMul, left, right);
+    case BinaryOperator::kDivide: return emit_value(is_signed ? Op::kDivSigned : Op::kDivUnsigned, left, right);
+    case BinaryOperator::kRemainder: return emit_value(is_signed ? Op::kRemSigned : Op::kRemUnsigned, left, right);
+    case BinaryOperator::kAdd: return emit_value(Op::kAdd, left, right);
+    case BinaryOperator::kSubtract: return emit_value(Op::kSub, left, right);
+    case BinaryOperator::kShiftLeft: return emit_value(Op::kShiftLeft, left, right);
+    case BinaryOperator::kShiftRight:
+      return emit_value(is_signed ? Op::kShiftRightSigned : Op::kShiftRight, left, right);
+    case BinaryOperator::kBitAnd: return emit_value(Op::kAnd, left, right);
+    case BinaryOperator::kBitOr: return emit_value(Op::kOr, left, right);
+    default: return emit_value(Op::kXor, left, right);
+  }
+}
+
+plan::Reg Lowerer::lower_pointer_arithmetic(BinaryOperator op, const Node& left, Reg l, const Node& right, Reg r) {
+  const bool left_points = types_.is_pointer(left.type);
+  const std::uint64_t size = types_.size(types_.pointed_to(left_points ? left.type : right.type));
+  if (left_points && types_.is_pointer(right.type)) {
+    const Reg difference = emit_value(Op::kSub, l, r);
+    return size <= 1 ? difference : emit_value(Op::kDivSigned, difference, constant(size));
+  }
+  Reg& count = left_points ? r : l;
+  if (size != 1) count = emit_value(Op::kMul, count, constant(size));
+  return emit_value(op == BinaryOperator::kAdd ? Op::kAdd : Op::kSub, l, r);
+}
+
+plan::Reg Lowerer::lower_logical(const Node& node) {
+  const BinaryOperator op = *node.op;
+  if (op == BinaryOperator::kLogicalXor) {
+    const Reg l = lower(*node.operands[0]);
+    const Reg r = lower(*node.operands[1]);
+    if (l == kNoReg || r == kNoReg) return kNoReg;
+    const Reg zero = constant(0);
+    const Reg left = emit_value(Op::kNotEqual, l, zero);
+    const Reg right = emit_value(Op::kNotEqual, r, zero);
+    return emit_value(Op::kXor, left, right);
+  }
+  // The right operand is evaluated only where it decides.
+  const bool is_and = op == BinaryOperator::kLogicalAnd;
+  const Op decide = is_and ? Op::kJumpIfZero : Op::kJumpIfNotZero;
+  const Reg dst = new_register();
+  const Reg left = lower(*node.operands[0]);
+  if (left == kNoReg) return kNoReg;
+  const std::size_t first = emit_jump(decide, left);
+  const Reg right = lower(*node.operands[1]);
+  if (right == kNoReg) return kNoReg;
+  const std::size_t second = emit_jump(decide, right);
+  const auto set = [&](std::int64_t value) {
+    plan::Instruction& instruction = emit(Op::kConst);
+    instruction.dst = dst;
+    instruction.immediate = value;
+  };
+  set(is_and ? 1 : 0);
+  const std::size_t done = emit_jump(Op::kJump);
+  land(first);
+  land(second);
+  set(is_and ? 0 : 1);
+  land(done);
+  return dst;
+}
+
+plan::Reg Lowerer::compare(BinaryOperator op, Reg left, Reg right, bool is_signed) {
+  const Op less = is_signed ? Op::kLess : Op::kLessUnsigned;
+  const Op less_equal = is_signed ? Op::kLessEqual : Op::kLessEqualUnsigned;
+  switch (op) {
+    case BinaryOperator::kEqual: return emit_value(Op::kEqual, left, right);
+    case BinaryOperator::kNotEqual: return emit_value(Op::kNotEqual, left, right);
+    case BinaryOperator::kLess: return emit_value(less, left, right);
+    case BinaryOperator::kLessEqual: return emit_value(less_equal, left, right);
+    case BinaryOperator::kGreater: return emit_value(less, right, left);
+    default: return emit_value(less_equal, right, left);
+  }
+}
+
+plan::Reg Lowerer::lower_comparison(const Node& node) {
+  const Node& left = *node.operands[0];
+  const Node& right = *node.operands[1];
+  if (types_.is_string(left.type) || types_.is_string(right.type)) return lower_string_comparison(node);
+  if ((types_.is_by_reference(left.type) && !types_.is_pointer(left.type)) || types_.is_float(left.type)) {
+    return unsupported(node.range, "comparing values of type " + types_.name(left.type));
+  }
+  const Reg l = lower(left);
+  const Reg r = lower(right);
+  if (l == kNoReg || r == kNoReg) return kNoReg;
+  const bool numbers = types_.is_integer(left.type) && types_.is_integer(right.type);
+  const bool is_signed = numbers && types_.is_signed(types_.arithmetic_result(left.type, right.type));
+  return compare(*node.op, l, r, is_signed);
+}
+
+plan::Reg Lowerer::lower_string_comparison(const Node& node) {
+  const Node& left = *node.operands[0];
+  const Node& right = *node.operands[1];
+  const BinaryOperator op = *node.op;
+  // No string of ours is a null pointer: a string that was never set is empty, and an empty one equals NULL.
+  const bool is_equality = op == BinaryOperator::kEqual || op == BinaryOperator::kNotEqual;
+  if (left.is_zero() || right.is_zero()) {
+    if (!is_equality) return unsupported(node.range, "ordering a string and NULL");
+    const Reg text = lower_string(left.is_zero() ? right : left);
+    if (text == kNoReg) return kNoReg;
+    const Reg length = emit_value(Op::kStringLength, text);
+    return compare(op, length, constant(0), true);
+  }
+  if (!types_.is_string_like(left.type) || !types_.is_string_like(right.type)) {
+    return unsupported(node.range, "comparing a string with a value of type " +
+                                       types_.name(types_.is_string(left.type) ? right.type : left.type));
+  }
+  const Reg l = lower_string(left);
+  const Reg r = lower_string(right);
+  if (l == kNoReg || r == kNoReg) return kNoReg;
+  const Reg order = emit_value(Op::kCompareString, l, r);
+  return compare(op, order, constant(0), true);
+}
+
+plan::Reg Lowerer::lower_conditional(const Node& node) {
+  const bool is_string = types_.is_string(node.type);
+  const auto branch = [&](const Node& side) { return is_string ? lower_string(side) : lower(side); };
+  const Reg dst = new_register();
+  const auto move_to_dst = [&](Reg value) {
+    plan::Instruction& instruction = emit(Op::kMove);
+    instruction.dst = dst;
+    instruction.a = value;
+  };
+  const Reg condition = lower(*node.operands[0]);
+  if (condition == kNoReg) return kNoReg;
+  const std::size_t otherwise = emit_jump(Op::kJumpIfZero, condition);
+  const Reg left = branch(*node.operands[1]);
+  if (left == kNoReg) return kNoReg;
+  move_to_dst(left);
+  const std::size_t done = emit_jump(Op::kJump);
+  land(otherwise);
+  const Reg right = branch(*node.operands[2]);
+  if (right == kNoReg) return kNoReg;
+  move_to_dst(right);
+  land(done);
+  return dst;
+}
+
+plan::Reg Lowerer::lower_cast(const Node& node) {
+  const Node& operand = *node.operands.front();
+  if (types_.is_string(operand.type) && !types_.is_string(node.type)) {
+    return unsupported(node.range, "the address of a string");
+  }
+  if (types_.is_float(node.type) || types_.is_float(operand.type)) {
+    return unsupported(node.range, "floating-point arithmetic");
+  }
+  const Reg value = lower(operand);
+  return cast_cuts(operand.type, node.type) ? extended(value, *value_type(node.type)) : value;
+}
+
+plan::Reg Lowerer::lower_stringof(const Node& node) {
+  const Node& operand = *node.operands.front();
+  if (types_.is_string_like(operand.type)) return lower_string(operand);
+  const Reg address = lower(operand);
+  return address == kNoReg ? kNoReg : copy_string(address, std::nullopt);
+}
+
+// -------------------------------------------------------------------------------------------------------------- memory
+
+plan::Reg Lowerer::load(Reg address, TypeId type, diag::Range range) {
+  if (types_.is_by_reference(type)) return address;
+  const auto value = value_type(type);
+  if (!value || value->kind != plan::ValueKind::kInteger) {
+    return unsupported(range, "reading a value of type " + types_.name(type));
+  }
+  const Reg dst = emit_value(Op::kLoadMemory, address);
+  clause_.code.back().size = static_cast<std::uint8_t>(value->size);
+  clause_.code.back().is_signed = value->is_signed;
+  return dst;
+}
+
+plan::Reg Lowerer::lower_member(const Node& node) {
+  const Reg object = lower(*node.operands.front());
+  if (object == kNoReg) return kNoReg;
+  if (node.bit_width != 0) return lower_bit_field(node, object);
+  const std::uint64_t offset = node.bit_offset / 8;
+  const Reg address = offset == 0 ? object : emit_value(Op::kAdd, object, constant(offset));
+  return load(address, node.type, node.range);
+}
+
+// A bit-field lies within one aligned unit of its declared type.
+plan::Reg Lowerer::lower_bit_field(const Node& node, Reg object) {
+  const std::uint64_t unit = types_.size(node.type);
+  const std::uint64_t offset = node.bit_offset / (unit * 8) * unit;
+  const std::uint64_t first = node.bit_offset - offset * 8;
+  const Reg address = offset == 0 ? object : emit_value(Op::kAdd, object, constant(offset));
+  const Reg whole = emit_value(Op::kLoadMemory, address);
+  clause_.code.back().size = static_cast<std::uint8_t>(unit);
+  clause_.code.back().is_signed = false;
+  const Reg high = emit_value(Op::kShiftLeft, whole, constant(64 - first - node.bit_width));
+  const Op down = types_.is_signed(node.type) ? Op::kShiftRightSigned : Op::kShiftRight;
+  return emit_value(down, high, constant(64 - node.bit_width));
+}
+
+plan::Reg Lowerer::lower_address(const Node& lvalue) {
+  if (lvalue.kind == NodeKind::kDereference) return lower(*lvalue.operands.front());
+  if (lvalue.kind != NodeKind::kMember || lvalue.bit_width != 0) {
+    return unsupported(lvalue.range, "the address of this");
+  }
+  const Reg object = lower(*lvalue.operands.front());
+  if (object == kNoReg || lvalue.bit_offset == 0) return object;
+  return emit_value(Op::kAdd, object, constant(lvalue.bit_offset / 8));
+}
+
+plan::Reg Lowerer::lower_call(const Node& node) {
+  const auto argument = [&](std::size_t i) { return lower(*node.operands[i]); };
+  switch (node.function->id) {
+    case FunctionId::kCopyin: {
+      const Reg address = argument(0);
+      const Reg size = argument(1);
+      if (address == kNoReg || size == kNoReg) return kNoReg;
+      return emit_value(Op::kCopyIn, address, size);
+    }
+    case FunctionId::kCopyinstr: {
+      const Reg address = argument(0);
+      if (address == kNoReg) return kNoReg;
+      if (node.operands.size() == 1) return copy_string(address, std::nullopt);
+      const Reg limit = argument(1);
+      if (limit == kNoReg) return kNoReg;
+      const Reg dst = emit_value(Op::kCopyInString, address, limit);
+      clause_.code.back().scratch = allocate_scratch(program_.strsize);
+      return dst;
+    }
+    case FunctionId::kStrlen: {
+      const Reg text = lower_string(*node.operands[0]);
+      return text == kNoReg ? kNoReg : emit_value(Op::kStringLength, text);
+    }
+    case FunctionId::kStrjoin: {
+      const Reg left = lower_string(*node.operands[0]);
+      const Reg right = lower_string(*node.operands[1]);
+      if (left == kNoReg || right == kNoReg) return kNoReg;
+      const Reg dst = emit_value(Op::kStringJoin, left, right);
+      clause_.code.back().scratch = allocate_scratch(program_.strsize);
+      return dst;
+    }
+    default: return unsupported(node.range, std::string(node.function->name) + "()");
+  }
+}
+
+// --------------------------------------------------------------------------------------------------------- assignments
+
+plan::Reg Lowerer::lower_assign(const Node& node) {
+  const Node& place = *node.operands[0];
+  const Node& source = *node.operands[1];
+  // As DTrace does it, what is assigned is computed before where it goes.
+  if (!node.op) {
+    const Reg value = lower_as(source, place.type);
+    if (value == kNoReg) return kNoReg;
+    const auto target = lower_target(place);
+    if (!target) return kNoReg;
+    store_target(*target, value);
+    return value;
+  }
+  const auto target = lower_target(place);
+  if (!target) return kNoReg;
+  const Reg old = load_target(*target);
+  const Reg operand = lower(source);
+  if (operand == kNoReg) return kNoReg;
+  Reg value = kNoReg;
+  if (types_.is_pointer(place.type)) {
+    value = lower_pointer_arithmetic(*node.op, place, old, source, operand);
+  } else {
+    value = lower_arithmetic(*node.op, old, operand, place.type);
+  }
+  const auto type = value_type(place.type);
+  if (!type) return unsupported(node.range, "a value of type " + types_.name(place.type));
+  value = extended(value, *type);
+  store_target(*target, value);
+  return value;
+}
+
+plan::Reg Lowerer::lower_increment(const Node& node) {
+  const auto target = lower_target(*node.operands.front());
+  if (!target) return kNoReg;
+  Reg old = load_target(*target);
+  if (node.is_postfix && !target->is_element) {
+    // The variable's register may be its storage: keep the value before.
+    old = emit_value(Op::kMove, old);
+  }
+  Reg value = emit_value(Op::kAdd, old, constant(node.value));
+  if (const auto type = value_type(target->type)) value = extended(value, *type);
+  store_target(*target, value);
+  return node.is_postfix ? old : value;
+}
+
+}  // namespace trapline::dlang

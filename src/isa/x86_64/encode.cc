@@ -1,0 +1,202 @@
+#include "isa/x86_64/encode.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "isa/x86_64/assembler.h"
+#include "isa/x86_64/relocate.h"
+
+namespace trapline::isa {
+namespace {
+
+constexpr std::uint16_t kR10R11 = 1u << 10 | 1u << 11;
+
+// Of the code below; a test holds trampolines against them.
+constexpr std::size_t kMaxPointCode = 96;
+constexpr std::size_t kMaxInstructionCode =
+    36;  // loop over a far jump, with the skip of a conditional tail
+constexpr std::size_t kMaxJump = 14;
+
+constexpr std::uint32_t kRedZone = 128;
+
+// A tail jump through r10 or r11 needs them.
+Save effective_save(const TrampolinePoint& point, const Instruction& i) {
+  const bool needed = point.kind == PointKind::kTail && (i.reads & kR10R11) != 0;
+  return needed && point.save == Save::kNothing ? Save::kRegisters : point.save;
+}
+
+bool passes_rax(PointKind kind) { return kind == PointKind::kReturn || kind == PointKind::kTail; }
+
+class Encoder {
+ public:
+  explicit Encoder(const TrampolineRequest& request)
+      : request_(request),
+        plan_(*request.plan),
+        out_(request.address),
+        relocator_(out_, plan_, request.bias) {
+    result_.stack_adjust.resize(request.points.size());
+  }
+
+  Result<Trampoline> run() {
+    TL_TRY(check_points());
+    for (std::size_t n = 0; n < plan_.displaced.size(); ++n) TL_TRY(displaced(n));
+    if (!plan_.displaced.back().ends_flow()) {
+      out_.jump(request_.bias.to_remote(plan_.site + plan_.code_size));
+    }
+    relocator_.finish();
+    result_.bytes = out_.take();
+    return std::move(result_);
+  }
+
+ private:
+  Result<> check_points() const {
+    if (plan_.displaced.empty()) return Error(ErrorCode::kInternal, "a site without instructions");
+    for (const TrampolinePoint& point : request_.points) {
+      const bool found = std::ranges::any_of(plan_.displaced, [&](const Instruction& i) {
+        return i.address - plan_.site.value() == point.offset;
+      });
+      if (!found) return Error(ErrorCode::kInternal, "a probe point between instructions");
+    }
+    return {};
+  }
+
+  Result<> displaced(std::size_t n) {
+    const Instruction& i = plan_.displaced[n];
+    const auto offset = static_cast<std::uint8_t>(i.address - plan_.site.value());
+    relocator_.mark(n);
+    const std::size_t start = out_.offset();
+    points(offset, i, When::kAlways);
+    const std::size_t instruction = out_.offset();
+    result_.pcs.push_back({.site_offset = offset,
+                           .trampoline_offset = static_cast<std::uint16_t>(start),
+                           .instruction_offset = static_cast<std::uint16_t>(instruction)});
+    if (has_conditional_tail(offset, i)) {
+      conditional_tail(offset, i);
+      return {};
+    }
+    return relocator_.emit(n);
+  }
+
+  static bool is_conditional(const Instruction& i) {
+    return i.kind == Kind::kJumpConditional || i.kind == Kind::kLoop;
+  }
+
+  bool has_conditional_tail(std::uint8_t offset, const Instruction& i) const {
+    return is_conditional(i) && std::ranges::any_of(request_.points, [&](const TrampolinePoint& p) {
+             return p.offset == offset && p.kind == PointKind::kTail;
+           });
+  }
+
+  // jcc target  becomes  jncc over; probe; jmp target; over:
+  // jrcxz target        jrcxz +5; jmp over; probe; jmp target; over:
+  void conditional_tail(std::uint8_t offset, const Instruction& i) {
+    if (i.kind == Kind::kJumpConditional) {
+      out_.bytes({0x0f, static_cast<std::uint8_t>(0x80 | (i.condition ^ 1))});
+    } else {
+      const auto original = std::span(plan_.original).subspan(offset, i.relative_offset);
+      out_.bytes(original);
+      out_.bytes({5, 0xe9});
+    }
+    const std::size_t over = out_.offset();
+    out_.u32(0);
+    points(offset, i, When::kTaken);
+    relocator_.jump_to(request_.bias.to_remote(LinkAddr(i.target)));
+    out_.patch_rel32(over, out_.offset());
+  }
+
+  enum class When : std::uint8_t { kAlways, kTaken };
+
+  // The points at one instruction, in the request's order; those of a conditional tail jump only
+  // where it is taken.
+  void points(std::uint8_t offset, const Instruction& i, When when) {
+    for (std::size_t n = 0; n < request_.points.size(); ++n) {
+      const TrampolinePoint& point = request_.points[n];
+      if (point.offset != offset) continue;
+      const bool taken_only = point.kind == PointKind::kTail && is_conditional(i);
+      if (taken_only != (when == When::kTaken)) continue;
+      result_.stack_adjust[n] = call_body(point, effective_save(point, i));
+    }
+  }
+
+  // Returns the bytes pushed before the call.
+  std::uint32_t call_body(const TrampolinePoint& point, Save save) {
+    std::uint32_t pushed = 0;
+    if (save == Save::kAll) {
+      out_.bytes({0x48, 0x8d, 0x64, 0x24, 0x80});        // lea rsp, [rsp-128]
+      out_.bytes({0x50, 0x9f, 0x0f, 0x90, 0xc0, 0x50});  // push rax; lahf; seto al; push rax
+      pushed += kRedZone + 16;
+    }
+    if (save != Save::kNothing) {
+      out_.bytes({0x41, 0x52, 0x41, 0x53});  // push r10; push r11
+      pushed += 16;
+    }
+    if (save == Save::kAll) out_.bytes({0x48, 0x8b, 0x44, 0x24, 0x18});  // mov rax, [rsp+24]
+    if (passes_rax(point.kind)) {
+      out_.bytes({0x57, 0x48, 0x89, 0xc7});  // push rdi; mov rdi, rax
+      pushed += 8;
+    }
+    out_.load_address_r10(point.probe_site);
+    out_.call_clobbering_r11(point.body);
+    if (passes_rax(point.kind)) out_.bytes({0x5f});                    // pop rdi
+    if (save != Save::kNothing) out_.bytes({0x41, 0x5b, 0x41, 0x5a});  // pop r11; pop r10
+    if (save == Save::kAll) {
+      out_.bytes({0x58, 0x04, 0x7f, 0x9e, 0x58});           // pop rax; add al, 127; sahf; pop rax
+      out_.bytes({0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0});  // lea rsp, [rsp+128]
+    }
+    return pushed;
+  }
+
+  const TrampolineRequest& request_;
+  const SitePlan& plan_;
+  Assembler out_;
+  Relocator relocator_;
+  Trampoline result_;
+};
+
+}  // namespace
+
+Boundary boundary_of(const ModuleCode& module, const FunctionCode& function, Linkage linkage) {
+  if (linkage == Linkage::kLocal || function.parts.empty()) return Boundary::kUnknown;
+  return module.is_called(function.parts.front().begin) ? Boundary::kModule : Boundary::kAbi;
+}
+
+Save save_for(PointKind kind, Boundary boundary) {
+  if (kind == PointKind::kInstruction) return Save::kAll;
+  switch (boundary) {
+    case Boundary::kAbi:
+      return Save::kNothing;
+    case Boundary::kModule:
+      return Save::kRegisters;
+    case Boundary::kUnknown:
+      break;
+  }
+  return Save::kAll;
+}
+
+std::size_t trampoline_bound(const SitePlan& plan, std::size_t points) {
+  return plan.displaced.size() * kMaxInstructionCode + points * kMaxPointCode + kMaxJump;
+}
+
+Result<Trampoline> encode_trampoline(const TrampolineRequest& request) {
+  if (request.plan == nullptr) return Error(ErrorCode::kInternal, "a trampoline without a site");
+  if (trampoline_bound(*request.plan, request.points.size()) > kMaxTrampoline) {
+    return Error(ErrorCode::kUnsupported, std::string(to_text(Refusal::kTooLong)));
+  }
+  return Encoder(request).run();
+}
+
+Result<std::vector<std::byte>> encode_patch(const SitePlan& plan, LoadBias bias,
+                                            RemoteAddr trampoline) {
+  Assembler out(bias.to_remote(plan.site));
+  if (plan.form == SiteForm::kTrap) {
+    out.bytes({0xcc});
+    return out.take();
+  }
+  if (!out.reaches(trampoline, kJumpSize)) {
+    return Error(ErrorCode::kUnsupported, "the trampoline is out of reach of its site");
+  }
+  out.jump(trampoline);
+  return out.take();
+}
+
+}  // namespace trapline::isa

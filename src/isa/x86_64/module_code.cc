@@ -1,0 +1,230 @@
+// ModuleCode: the sweep and the bitmaps of branch targets. See control_flow.h.
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "isa/x86_64/control_flow.h"
+#include "isa/x86_64/length.h"
+
+namespace trapline::isa {
+namespace {
+
+bool test_bit(const std::vector<std::uint64_t>& bits, std::uint64_t i) {
+  return (bits[i / 64] >> (i % 64) & 1) != 0;
+}
+void set_bit(std::vector<std::uint64_t>& bits, std::uint64_t i) {
+  bits[i / 64] |= std::uint64_t{1} << (i % 64);
+}
+
+// The first set bit in [begin, end), or end.
+std::uint64_t find_bit(const std::vector<std::uint64_t>& bits, std::uint64_t begin,
+                       std::uint64_t end) {
+  while (begin < end) {
+    const std::uint64_t word = bits[begin / 64] >> (begin % 64);
+    if (word != 0) {
+      return std::min(end, begin + static_cast<std::uint64_t>(std::countr_zero(word)));
+    }
+    begin = (begin / 64 + 1) * 64;
+  }
+  return end;
+}
+
+std::uint32_t last_word(std::span<const std::byte> instruction) {
+  std::uint32_t value = 0;
+  std::memcpy(&value, instruction.data() + instruction.size() - sizeof(value), sizeof(value));
+  return value;
+}
+
+void sort_unique(std::vector<std::uint64_t>& values) {
+  std::ranges::sort(values);
+  const auto rest = std::ranges::unique(values);
+  values.erase(rest.begin(), rest.end());
+}
+
+}  // namespace
+
+ModuleCode::ModuleCode(ModuleInput input) : input_(std::move(input)) {
+  auto& sections = input_.sections;
+  std::erase_if(sections, [](const CodeSection& s) {
+    return s.bytes.empty() || s.address.value() > ~std::uint64_t{0} - s.bytes.size();
+  });
+  std::ranges::sort(sections, {}, &CodeSection::address);
+  for (const CodeSection& section : sections) {
+    Marks marks;
+    marks.begin = section.address.value();
+    marks.end = marks.begin + section.bytes.size();
+    const std::size_t words = section.bytes.size() / 64 + 1;
+    marks.once.resize(words);
+    marks.again.resize(words);
+    marks.called.resize(words);
+    marks_.push_back(std::move(marks));
+  }
+  std::ranges::sort(input_.functions);
+  std::ranges::sort(input_.frames);
+  std::ranges::sort(input_.code_pointers);
+  for (const CodeRange& f : input_.functions) starts_.push_back(f.begin.value());
+  for (const CodeRange& f : input_.frames) starts_.push_back(f.begin.value());
+  sort_unique(starts_);
+  for (const std::uint64_t start : starts_) mark(start, Mark::kFixed);
+  for (const LinkAddr a : input_.landing_pads) mark(a.value(), Mark::kFixed);
+  for (const LinkAddr a : input_.code_pointers) mark(a.value(), Mark::kFixed);
+  for (const CodeSection& section : sections) sweep(section);
+}
+
+const ModuleCode::Marks* ModuleCode::marks_of(std::uint64_t at) const {
+  auto it = std::ranges::upper_bound(marks_, at, {}, &Marks::begin);
+  if (it == marks_.begin()) return nullptr;
+  --it;
+  return at < it->end ? &*it : nullptr;
+}
+
+ModuleCode::Marks* ModuleCode::marks_of(std::uint64_t at) {
+  return const_cast<Marks*>(std::as_const(*this).marks_of(at));
+}
+
+void ModuleCode::mark(std::uint64_t at, Mark what) {
+  Marks* marks = marks_of(at);
+  if (marks == nullptr) return;
+  const std::uint64_t bit = at - marks->begin;
+  if (what != Mark::kBranch || test_bit(marks->once, bit)) set_bit(marks->again, bit);
+  set_bit(marks->once, bit);
+  if (what == Mark::kCall) set_bit(marks->called, bit);
+}
+
+// What one instruction tells. Calls and addresses count as "again": their targets are never taken
+// for private to one branch.
+void ModuleCode::scan_one(std::span<const std::byte> bytes, std::uint64_t at,
+                          const Scanned& scanned) {
+  const std::uint64_t end = at + scanned.length;
+  const auto instruction = bytes.first(scanned.length);
+  if (scanned.relative_size == 4) {
+    const auto rel = static_cast<std::int32_t>(last_word(instruction));
+    mark(end + static_cast<std::uint64_t>(std::int64_t{rel}),
+         scanned.call ? Mark::kCall : Mark::kBranch);
+  } else if (scanned.relative_size == 1) {
+    const auto rel = static_cast<std::int8_t>(std::to_integer<std::uint8_t>(instruction.back()));
+    mark(end + static_cast<std::uint64_t>(std::int64_t{rel}), Mark::kBranch);
+  } else if (scanned.rip_lea) {
+    const auto rel = static_cast<std::int32_t>(last_word(instruction));
+    mark(end + static_cast<std::uint64_t>(std::int64_t{rel}), Mark::kFixed);
+  } else if (scanned.immediate32 && input_.model == AddressModel::kFixed) {
+    mark(last_word(instruction), Mark::kFixed);
+  }
+}
+
+// Linear, in step with the starts: where an instruction would run over one, what preceded it was
+// data, and decoding begins anew there. An undecodable byte is stepped over; x86 code falls into
+// step again within a few instructions.
+void ModuleCode::sweep(const CodeSection& section) {
+  const std::uint64_t begin = section.address.value();
+  auto next = std::ranges::upper_bound(starts_, begin);
+  std::size_t pos = 0;
+  while (pos < section.bytes.size()) {
+    const std::uint64_t at = begin + pos;
+    while (next != starts_.end() && *next <= at) ++next;
+    const auto rest = section.bytes.subspan(pos);
+    const Scanned scanned = scan_instruction(rest);
+    if (scanned.length == 0) {
+      ++pos;
+      continue;
+    }
+    scan_one(rest, at, scanned);
+    ++swept_;
+    pos += scanned.length;
+    if (next != starts_.end() && begin + pos > *next) pos = static_cast<std::size_t>(*next - begin);
+  }
+}
+
+std::span<const std::byte> ModuleCode::bytes_at(LinkAddr at) const {
+  const Marks* marks = marks_of(at.value());
+  if (marks == nullptr) return {};
+  const auto index = static_cast<std::size_t>(marks - marks_.data());
+  return input_.sections[index].bytes.subspan(at.value() - marks->begin);
+}
+
+std::optional<LinkAddr> ModuleCode::first_target(LinkAddr begin, LinkAddr end) const {
+  const Marks* marks = marks_of(begin.value());
+  if (marks == nullptr || end <= begin) return std::nullopt;
+  const std::uint64_t last = std::min(end.value(), marks->end) - marks->begin;
+  const std::uint64_t found = find_bit(marks->once, begin.value() - marks->begin, last);
+  if (found == last) return std::nullopt;
+  return LinkAddr(marks->begin + found);
+}
+
+bool ModuleCode::single_branch_to(LinkAddr at) const {
+  const Marks* marks = marks_of(at.value());
+  if (marks == nullptr) return false;
+  const std::uint64_t bit = at.value() - marks->begin;
+  return test_bit(marks->once, bit) && !test_bit(marks->again, bit);
+}
+
+bool ModuleCode::is_called(LinkAddr at) const {
+  const Marks* marks = marks_of(at.value());
+  return marks != nullptr && test_bit(marks->called, at.value() - marks->begin);
+}
+
+LinkAddr ModuleCode::next_start(LinkAddr at) const {
+  const Marks* marks = marks_of(at.value());
+  if (marks == nullptr) return at;
+  const auto it = std::ranges::upper_bound(starts_, at.value());
+  return LinkAddr(it == starts_.end() ? marks->end : std::min(*it, marks->end));
+}
+
+bool ModuleCode::excluded(LinkAddr begin, LinkAddr end) const {
+  return std::ranges::any_of(input_.excluded,
+                             [&](const CodeRange& r) { return r.begin < end && begin < r.end; });
+}
+
+bool ModuleCode::pointer_inside(CodeRange range) const {
+  const auto it = std::ranges::upper_bound(input_.code_pointers, range.begin);
+  return it != input_.code_pointers.end() && *it < range.end;
+}
+
+bool ModuleCode::is_pointer(LinkAddr at) const {
+  return std::ranges::binary_search(input_.code_pointers, at);
+}
+
+std::optional<CodeRange> ModuleCode::unnamed_frame(LinkAddr at) const {
+  auto it = std::ranges::upper_bound(input_.frames, at, {}, &CodeRange::begin);
+  if (it == input_.frames.begin()) return std::nullopt;
+  const CodeRange frame = *--it;
+  if (!frame.contains(at)) return std::nullopt;
+  // A function that starts in it, or one just before that reaches into it.
+  auto f = std::ranges::lower_bound(input_.functions, frame.begin, {}, &CodeRange::begin);
+  if (f != input_.functions.end() && f->begin < frame.end) return std::nullopt;
+  if (f != input_.functions.begin() && (--f)->end > frame.begin) return std::nullopt;
+  return frame;
+}
+
+std::optional<CodeRange> ModuleCode::function_around(LinkAddr at) const {
+  auto it = std::ranges::upper_bound(input_.functions, at, {}, &CodeRange::begin);
+  // Few functions nest; a long way back would only be paid for by hostile input.
+  for (int steps = 0; it != input_.functions.begin() && steps < 16; ++steps) {
+    --it;
+    if (it->contains(at)) return *it;
+  }
+  return std::nullopt;
+}
+
+bool ModuleCode::read_data(LinkAddr at, std::span<std::byte> out) const {
+  return input_.read_data && input_.read_data(at, out);
+}
+
+std::vector<LinkAddr> scan_code_pointers(std::span<const CodeSection> sections,
+                                         std::span<const std::byte> data) {
+  std::vector<LinkAddr> found;
+  for (std::size_t pos = 0; pos + 8 <= data.size(); pos += 8) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, data.data() + pos, sizeof(value));
+    if (value == 0) continue;
+    const bool code = std::ranges::any_of(sections, [value](const CodeSection& s) {
+      return value >= s.address.value() && value - s.address.value() < s.bytes.size();
+    });
+    if (code) found.push_back(LinkAddr(value));
+  }
+  return found;
+}
+
+}  // namespace trapline::isa

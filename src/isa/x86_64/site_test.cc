@@ -1,0 +1,205 @@
+#include "isa/x86_64/site.h"
+
+#include <gtest/gtest.h>
+
+#include "isa/x86_64/test_code.h"
+
+namespace trapline::isa {
+namespace {
+
+// What one point of one function got.
+void expect_site(const SiteSet& set, std::uint64_t site, int code, int window, SiteForm form) {
+  ASSERT_EQ(set.sites.size(), 1u);
+  EXPECT_EQ(set.sites[0].site.value() - kBase, site);
+  EXPECT_EQ(set.sites[0].code_size, code);
+  EXPECT_EQ(set.sites[0].window_size, window);
+  EXPECT_EQ(set.sites[0].form, form);
+  EXPECT_EQ(set.sites[0].original.size(), set.sites[0].window_size);
+  EXPECT_TRUE(set.refused.empty());
+}
+
+void expect_refused(const SiteSet& set, Refusal reason) {
+  ASSERT_EQ(set.refused.size(), 1u);
+  EXPECT_EQ(to_text(set.refused[0].reason), to_text(reason)) << set.refused[0].text;
+  EXPECT_FALSE(set.refused[0].text.empty());
+  EXPECT_TRUE(set.sites.empty());
+}
+
+TEST(Site, EntryOverWholeInstructions) {
+  // push rbp; mov rbp,rsp; sub rsp,16
+  TestModule m({0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10, 0xc9, 0xc3});
+  expect_site(m.plan(0, PointKind::kEntry), 0, 8, 8, SiteForm::kJump5);
+}
+
+TEST(Site, EntryBehindEndbr) {
+  TestModule m({0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5, 0x90, 0xc9, 0xc3});
+  expect_site(m.plan(0, PointKind::kEntry), 4, 5, 5, SiteForm::kJump5);
+}
+
+TEST(Site, EntryOverEndbrWhereNothingElseFits) {
+  // endbr64; xor eax,eax; call: the window must end before the call
+  TestModule m({0xf3, 0x0f, 0x1e, 0xfa, 0x31, 0xc0, 0xe8, 0, 0, 0, 0, 0xc3});
+  const SiteSet set = m.plan(0, PointKind::kEntry);
+  expect_site(set, 0, 6, 6, SiteForm::kJump5);
+  EXPECT_TRUE(set.sites[0].covers_endbr);
+}
+
+TEST(Site, LoopBehindEndbrIsRefused) {
+  // endbr64; 4: dec edi; jne 4; ret: every turn of the loop would count
+  TestModule m({0xf3, 0x0f, 0x1e, 0xfa, 0xff, 0xcf, 0x75, 0xfc, 0xc3, 0x90, 0x90, 0x90});
+  expect_refused(m.plan(0, PointKind::kEntry), Refusal::kBranchIntoWindow);
+}
+
+TEST(Site, BranchIntoWindow) {
+  // 0: nop; 1: dec edi; jne 1; ret
+  TestModule m({0x90, 0xff, 0xcf, 0x75, 0xfc, 0xc3, 0xcc, 0xcc, 0xcc});
+  const SiteSet set = m.plan(0, PointKind::kEntry);
+  // The only branch to 1 lies in the window itself: both move.
+  expect_site(set, 0, 5, 5, SiteForm::kJump5);
+  // One more branch to it from elsewhere.
+  TestModule two({0x90, 0xff, 0xcf, 0x75, 0xfc, 0x90, 0xeb, 0xf9});
+  expect_refused(two.plan(0, PointKind::kEntry), Refusal::kBranchIntoWindow);
+}
+
+TEST(Site, BranchOverLockPrefix) {
+  // cmp eax,0; je 6 (into the middle of the next); lock inc [rdi]
+  TestModule m({0x83, 0xf8, 0x00, 0x74, 0x01, 0xf0, 0xff, 0x07, 0xc3});
+  expect_refused(m.plan(5, PointKind::kInstruction), Refusal::kBranchIntoWindow);
+}
+
+TEST(Site, LandingPadsAndPointersCount) {
+  ModuleInput input;
+  input.landing_pads.push_back(LinkAddr(kBase + 1));
+  TestModule pad({0x55, 0x48, 0x89, 0xe5, 0x90, 0xc9, 0xc3}, 0, std::move(input));
+  expect_refused(pad.plan(0, PointKind::kEntry), Refusal::kBranchIntoWindow);
+}
+
+TEST(Site, CallAndSyscallAreNeverDisplaced) {
+  TestModule call({0x90, 0xe8, 0, 0, 0, 0, 0xc3});
+  expect_refused(call.plan(0, PointKind::kEntry), Refusal::kCall);
+  TestModule syscall({0x89, 0xd0, 0x0f, 0x05, 0x90, 0xc3});
+  expect_refused(syscall.plan(0, PointKind::kEntry), Refusal::kSyscall);
+  TestModule trap({0x90, 0xcc, 0x90, 0x90, 0x90, 0xc3});
+  expect_refused(trap.plan(0, PointKind::kEntry), Refusal::kTrapInstruction);
+  TestModule prefix({0x66, 0xe9, 0, 0, 0, 0});
+  expect_refused(prefix.plan(0, PointKind::kEntry), Refusal::kUnrelocatable);
+}
+
+TEST(Site, ShortFunctionWithPadding) {
+  TestModule padded({0x31, 0xc0, 0xc3, 0x66, 0x90, 0xcc}, 3);
+  expect_site(padded.plan(0, PointKind::kEntry), 0, 3, 5, SiteForm::kJump5Padding);
+  TestModule bare({0x31, 0xc0, 0xc3, 0x90, 0x48, 0x31, 0xc0}, 3);
+  expect_refused(bare.plan(0, PointKind::kEntry), Refusal::kTooShort);
+  // The padding holds the start of a function (which begins with a nop).
+  ModuleInput input;
+  input.functions.push_back({LinkAddr(kBase + 4), LinkAddr(kBase + 8)});
+  TestModule next({0x31, 0xc0, 0xc3, 0x90, 0x90, 0x90, 0x90, 0xc3}, 3, std::move(input));
+  expect_refused(next.plan(0, PointKind::kEntry), Refusal::kBranchIntoWindow);
+  TestModule end({0x31, 0xc0, 0xc3});
+  expect_refused(end.plan(0, PointKind::kEntry), Refusal::kTooShort);
+}
+
+TEST(Site, ReturnTakesWhatComesBefore) {
+  // test edi,edi; add rsp,8; pop rbx; ret; (next function)
+  TestModule m({0x85, 0xff, 0x48, 0x83, 0xc4, 0x08, 0x5b, 0xc3, 0x55}, 8);
+  const SiteSet set = m.plan(7, PointKind::kReturn);
+  expect_site(set, 2, 6, 6, SiteForm::kJump5);
+  EXPECT_EQ(set.sites[0].points[0].offset, 5);
+}
+
+TEST(Site, ReturnWithPaddingMovesNothingElse) {
+  TestModule m({0x5b, 0xc3, 0x0f, 0x1f, 0x40, 0x00}, 2);
+  expect_site(m.plan(1, PointKind::kReturn), 1, 1, 5, SiteForm::kJump5Padding);
+}
+
+TEST(Site, ReturnThatIsAJumpTarget) {
+  // je 7; add rsp,8; pop rbx; 7: ret; next function
+  TestModule m({0x74, 0x05, 0x48, 0x83, 0xc4, 0x08, 0x5b, 0xc3, 0x55}, 8);
+  expect_refused(m.plan(7, PointKind::kReturn), Refusal::kBranchIntoWindow);
+}
+
+TEST(Site, ReturnRightAfterACall) {
+  TestModule m({0xe8, 0, 0, 0, 0, 0xc3, 0x55}, 6);
+  expect_refused(m.plan(5, PointKind::kReturn), Refusal::kCall);
+}
+
+TEST(Site, EntryAndReturnShareAWindow) {
+  // mov eax,edi; ret
+  TestModule m({0x89, 0xf8, 0xc3, 0xcc, 0xcc, 0xcc}, 3);
+  const SiteSet set = m.plan_all();
+  expect_site(set, 0, 3, 7 - 2, SiteForm::kJump5Padding);
+  ASSERT_EQ(set.sites[0].points.size(), 2u);
+  EXPECT_EQ(set.sites[0].points[0].kind, PointKind::kEntry);
+  EXPECT_EQ(set.sites[0].points[1].kind, PointKind::kReturn);
+  EXPECT_EQ(set.sites[0].points[1].offset, 2);
+}
+
+TEST(Site, WindowsThatMeetAreMerged) {
+  // mov rax,rdi (3); mov rdx,rsi (3); inc eax (2); ret; next function
+  TestModule m({0x48, 0x89, 0xf8, 0x48, 0x89, 0xf2, 0xff, 0xc0, 0xc3, 0x55}, 9);
+  const SiteSet set = m.plan_all();
+  expect_site(set, 0, 9, 9, SiteForm::kJump5);
+  EXPECT_EQ(set.sites[0].displaced.size(), 4u);
+  EXPECT_EQ(set.sites[0].points.size(), 2u);
+}
+
+TEST(Site, FunctionOfOneReturn) {
+  TestModule m({0xc3, 0x0f, 0x1f, 0x40, 0x00}, 1);
+  const SiteSet set = m.plan_all();
+  expect_site(set, 0, 1, 5, SiteForm::kJump5Padding);
+  ASSERT_EQ(set.sites[0].points.size(), 2u);
+  EXPECT_EQ(set.sites[0].points[0].kind, PointKind::kEntry);
+}
+
+TEST(Site, ExcludedRanges) {
+  ModuleInput input;
+  input.excluded.push_back({LinkAddr(kBase + 4), LinkAddr(kBase + 8)});
+  TestModule m({0x55, 0x48, 0x89, 0xe5, 0x90, 0xc9, 0xc3}, 0, std::move(input));
+  expect_refused(m.plan(0, PointKind::kEntry), Refusal::kRestartableSequence);
+}
+
+TEST(Site, PointsThatAreNoInstructions) {
+  TestModule m({0x55, 0x48, 0x89, 0xe5, 0x90, 0xc9, 0xc3});
+  expect_refused(m.plan(2, PointKind::kInstruction), Refusal::kUndecodable);
+  expect_refused(m.plan(0x1000, PointKind::kInstruction), Refusal::kNotCode);
+}
+
+TEST(Site, EveryPointIsAnsweredOnce) {
+  // A long run of rets, each a point of its own, with entries in between.
+  std::vector<PointRequest> points;
+  TestModule m(
+      {0x31, 0xc0, 0xc3, 0x31, 0xc0, 0xc3, 0x31, 0xc0, 0xc3, 0x31, 0xc0, 0xc3, 0x90, 0x90});
+  for (std::uint32_t n = 0; n < 12; ++n) {
+    points.push_back({.at = LinkAddr(kBase + n),
+                      .kind = PointKind::kInstruction,
+                      .function = &m.function(),
+                      .tag = n});
+  }
+  const SiteSet set = plan_sites(m.module(), points);
+  std::vector<int> answers(12, 0);
+  for (const RefusedPoint& r : set.refused) ++answers[r.point.tag];
+  LinkAddr last;
+  for (const SitePlan& s : set.sites) {
+    EXPECT_GE(s.site, last);
+    last = s.site + s.window_size;
+    for (const PlannedPoint& p : s.points) ++answers[p.tag];
+  }
+  EXPECT_EQ(answers, std::vector<int>(12, 1));
+}
+
+TEST(Site, TrapTakesOneInstruction) {
+  TestModule m({0x74, 0x05, 0x48, 0x83, 0xc4, 0x08, 0x5b, 0xc3, 0x55}, 8);
+  const PointRequest ret{
+      .at = LinkAddr(kBase + 7), .kind = PointKind::kReturn, .function = &m.function()};
+  const TrapPlan trap = plan_trap_site(m.module(), std::span(&ret, 1));
+  ASSERT_TRUE(trap.possible);
+  EXPECT_EQ(trap.plan.form, SiteForm::kTrap);
+  EXPECT_EQ(trap.plan.patch_size, 1);
+  EXPECT_EQ(trap.plan.displaced.size(), 1u);
+  TestModule call({0xe8, 0, 0, 0, 0, 0xc3});
+  const PointRequest entry = entry_point(call.function());
+  EXPECT_FALSE(plan_trap_site(call.module(), std::span(&entry, 1)).possible);
+}
+
+}  // namespace
+}  // namespace trapline::isa

@@ -1,0 +1,38 @@
+// The book of a code region: what was patched where, so that whoever finds the region can restore the process.
+//
+// It lies at the region's start, in the traced process, so it survives every tracer and is there in forked children
+// too. Layout, all little endian:
+//   BookHeader | BookEntry[count] | wire::ProbeSite[] | the object | trampolines
+
+#pragma once
+
+#include <cstdint>
+
+namespace trapline::probes {
+
+inline constexpr std::uint64_t kBookMagic = 0x314b4f4f424c5054;  // "TPLBOOK1"
+inline constexpr std::uint32_t kBookVersion = 1;
+
+struct BookHeader {
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t count;        // entries
+  std::uint64_t region_size;  // bytes
+  std::uint64_t arena;        // address in the process
+  std::uint64_t arena_size;
+  std::uint64_t alive;        // address of the fork page
+  std::uint32_t tracer;       // its pid when it wrote this
+  std::uint32_t reserved0;
+};
+
+// A site: the bytes that were there and the ones that we put there.
+struct BookEntry {
+  std::uint64_t site;
+  std::uint8_t size;  // of both, at most 5
+  std::uint8_t original[5];
+  std::uint8_t patched[5];
+  std::uint8_t reserved0[5];
+};
+static_assert(sizeof(BookHeader) == 56 && sizeof(BookEntry) == 24);
+
+}  // namespace trapline::probes

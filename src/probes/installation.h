@@ -1,0 +1,96 @@
+// The probes of one process as they stand in its memory: regions, patched sites, and how all of it is taken back.
+//
+// Three steps in, each as short for the target as can be:
+//   reserve  (stopped)  code regions are mapped within reach of the text they serve;
+//   prepare  (running)  trampolines are encoded and written to the regions, which nothing leads to yet;
+//   arm      (stopped)  each site's bytes are compared with what was planned, threads are moved out of windows, the
+//                       jumps are written.
+// And out: disarm (stopped) writes the original bytes back where ours still are; release (stopped) unmaps the regions once
+// no thread is in them or will return to them.
+//
+// A site where other bytes are found than planned (somebody's breakpoint, a kernel uprobe) is refused, never
+// overwritten.
+
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/address.h"
+#include "base/result.h"
+#include "probes/region_image.h"
+#include "probes/site_planner.h"
+#include "target/code_region.h"
+#include "target/memory.h"
+#include "target/remote_syscall.h"
+#include "target/stopped.h"
+
+namespace trapline::probes {
+
+// Memory that an installation may take in the target without the user's explicit consent, in bytes: trampolines and the private
+// copies of patched pages of text.
+inline constexpr std::uint64_t kQuietMemory = 64u << 20;
+
+struct ArmReport {
+  std::size_t armed = 0;     // sites
+  std::size_t deferred = 0;  // sites that a thread is in the midst of: call arm() again at another stop
+};
+
+class Installation {
+ public:
+  // `modules` and `plans` outlive the installation. Nothing is touched yet.
+  Installation(ModuleCache& modules, const SitePlans& plans, std::span<const std::byte> object);
+
+  // What it will take in the target, in bytes.
+  std::uint64_t memory_needed() const;
+
+  // Errors: kNotFound (no room within reach), kPermission (no executable memory), kOs, kTargetGone.
+  Result<> reserve(target::RemoteCalls& calls);
+  // `bindings` by probe. Errors: kOs, kTargetGone. Sites out of reach become refused().
+  Result<> prepare(target::Memory& memory, std::span<const ProbeBinding> bindings, std::uint64_t arena_size);
+  // Preconditions: prepared. May be called again for the sites that were deferred.
+  Result<ArmReport> arm(target::StoppedProcess& process);
+  // Gives up the sites that are still deferred: they become refused().
+  void refuse_deferred();
+
+  // Sites that carry other bytes than ours by now are left as they are, and counted in the result.
+  Result<std::size_t> disarm(target::StoppedProcess& process);
+  // Unmaps what nobody is in; true: all regions are gone. Precondition: disarmed.
+  Result<bool> release(target::StoppedProcess& process);
+
+  // Places refused since planning, beside SitePlans::refused.
+  const std::vector<RefusedPlace>& refused() const { return refused_; }
+  std::size_t armed_count() const;
+  // The process has ended or its image was replaced: nothing is left to be taken back.
+  void forget();
+
+ private:
+  enum class State : std::uint8_t { kWaiting, kArmed, kRefused };
+  struct Site {
+    PlacedSite placed;
+    State state = State::kWaiting;
+  };
+  struct Region {
+    RegionContents contents;
+    target::AddressRange text;  // what it serves
+    std::optional<target::CodeRegion> region;
+    bool written = false;
+    std::vector<std::byte> image;  // kept until written
+  };
+
+  void group_sites();
+  void refuse(const PlacedSite& site, const std::string& reason, const std::string& detail);
+  Result<std::vector<bool>> sites_in_use(target::StoppedProcess& process, const std::vector<Site*>& waiting);
+
+  ModuleCache& modules_;
+  const SitePlans& plans_;
+  std::span<const std::byte> object_;
+  std::vector<Region> regions_;
+  std::vector<Site> sites_;  // by address
+  std::vector<RefusedPlace> refused_;
+};
+
+}  // namespace trapline::probes

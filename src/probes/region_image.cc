@@ -1,0 +1,161 @@
+#include "probes/region_image.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "isa/x86_64/encode.h"
+#include "probes/book.h"
+
+namespace trapline::probes {
+
+namespace {
+
+constexpr std::uint64_t kPage = wire::kPageSize;
+constexpr std::uint64_t kTrampolineAlignment = 16;
+// Bodies are aligned to this; a multiple of what the code generator asks for.
+constexpr std::uint64_t kObjectAlignment = 64;
+
+constexpr std::uint64_t align_up(std::uint64_t n, std::uint64_t to) { return (n + to - 1) / to * to; }
+
+std::size_t point_count(const RegionContents& contents) {
+  std::size_t count = 0;
+  for (const PlacedSite& site : contents.sites) count += site.plan->points.size();
+  return count;
+}
+
+// Offsets of the parts, from the region's start.
+struct Parts {
+  std::uint64_t entries, probe_sites, object, trampolines;
+};
+
+Parts parts_of(const RegionContents& contents) {
+  Parts parts{};
+  parts.entries = sizeof(BookHeader);
+  parts.probe_sites = align_up(parts.entries + contents.sites.size() * sizeof(BookEntry), alignof(wire::ProbeSite));
+  parts.object =
+      align_up(parts.probe_sites + point_count(contents) * sizeof(wire::ProbeSite), kObjectAlignment);
+  parts.trampolines = align_up(parts.object + contents.object.size(), kObjectAlignment);
+  return parts;
+}
+
+class Builder {
+ public:
+  Builder(RemoteAddr address, RegionContents contents, std::span<const PointUse> uses,
+          std::span<const ProbeBinding> bindings, const ModuleCache& modules)
+      : address_(address),
+        contents_(std::move(contents)),
+        uses_(uses),
+        bindings_(bindings),
+        modules_(modules),
+        parts_(parts_of(contents_)) {}
+
+  RegionImage build(std::uint64_t arena_size) {
+    image_.bytes.resize(region_bound(contents_));
+    std::memcpy(image_.bytes.data() + parts_.object, contents_.object.data(), contents_.object.size());
+    next_ = parts_.trampolines;
+    for (PlacedSite& site : contents_.sites) add(std::move(site));
+    write_book(arena_size);
+    image_.bytes.resize(align_up(next_, kPage));
+    return std::move(image_);
+  }
+
+ private:
+  void add(PlacedSite placed) {
+    const LoadBias bias = modules_.module(placed.module).bias;
+    isa::TrampolineRequest request{address_ + next_, bias, placed.plan, {}};
+    const std::size_t first_site = probe_sites_;
+    for (const isa::PlannedPoint& point : placed.plan->points) {
+      const PointUse& use = uses_[point.tag];
+      const std::uint64_t at = parts_.probe_sites + probe_sites_++ * sizeof(wire::ProbeSite);
+      request.points.push_back({point.offset, point.kind, isa::save_for(point.kind, use.boundary),
+                                address_ + parts_.object + bindings_[use.probe].body, address_ + at});
+    }
+    const auto trampoline = isa::encode_trampoline(request);
+    const auto patch = trampoline ? isa::encode_patch(*placed.plan, bias, request.address)
+                                  : Result<std::vector<std::byte>>(trampoline.error());
+    if (!patch) {
+      refuse(placed, patch.error().text());
+      probe_sites_ = first_site;
+      return;
+    }
+    TL_CHECK(next_ + trampoline->bytes.size() <= image_.bytes.size());
+    std::memcpy(image_.bytes.data() + next_, trampoline->bytes.data(), trampoline->bytes.size());
+    next_ = align_up(next_ + trampoline->bytes.size(), kTrampolineAlignment);
+    for (std::size_t i = 0; i < request.points.size(); ++i) {
+      write_probe_site(first_site + i, uses_[placed.plan->points[i].tag], trampoline->stack_adjust[i]);
+    }
+    placed.patch = *patch;
+    image_.sites.push_back(std::move(placed));
+  }
+
+  void write_probe_site(std::size_t index, const PointUse& use, std::uint32_t stack_adjust) {
+    wire::ProbeSite site = bindings_[use.probe].site;
+    site.stack_adjust = stack_adjust;
+    site.offset = use.offset;
+    std::memcpy(image_.bytes.data() + parts_.probe_sites + index * sizeof(site), &site, sizeof(site));
+    alive_ = site.alive;
+    arena_ = site.arena;
+  }
+
+  void refuse(const PlacedSite& placed, const std::string& why) {
+    for (const isa::PlannedPoint& point : placed.plan->points) {
+      image_.refused.push_back({uses_[point.tag].probe, placed.module, placed.site + point.offset,
+                                std::string(isa::to_text(isa::Refusal::kOutOfReach)), why});
+    }
+  }
+
+  void write_book(std::uint64_t arena_size) {
+    const BookHeader header{kBookMagic,
+                            kBookVersion,
+                            static_cast<std::uint32_t>(image_.sites.size()),
+                            image_.bytes.size(),
+                            arena_,
+                            arena_size,
+                            alive_,
+                            static_cast<std::uint32_t>(getpid()),
+                            0};
+    std::memcpy(image_.bytes.data(), &header, sizeof(header));
+    for (std::size_t i = 0; i < image_.sites.size(); ++i) {
+      const PlacedSite& placed = image_.sites[i];
+      BookEntry entry{};
+      entry.site = placed.site.value();
+      entry.size = placed.plan->patch_size;
+      std::memcpy(entry.original, placed.plan->original.data(), entry.size);
+      std::memcpy(entry.patched, placed.patch.data(), entry.size);
+      std::memcpy(image_.bytes.data() + parts_.entries + i * sizeof(entry), &entry, sizeof(entry));
+    }
+  }
+
+  RemoteAddr address_;
+  RegionContents contents_;
+  std::span<const PointUse> uses_;
+  std::span<const ProbeBinding> bindings_;
+  const ModuleCache& modules_;
+  Parts parts_;
+  RegionImage image_;
+  std::uint64_t next_ = 0;
+  std::size_t probe_sites_ = 0;
+  std::uint64_t arena_ = 0;
+  std::uint64_t alive_ = 0;
+};
+
+}  // namespace
+
+std::uint64_t region_bound(const RegionContents& contents) {
+  std::uint64_t size = parts_of(contents).trampolines;
+  for (const PlacedSite& site : contents.sites) {
+    size += align_up(isa::trampoline_bound(*site.plan, site.plan->points.size()), kTrampolineAlignment);
+  }
+  return align_up(size, kPage);
+}
+
+RegionImage build_region(RemoteAddr address, RegionContents contents, std::span<const PointUse> uses,
+                         std::span<const ProbeBinding> bindings, const ModuleCache& modules,
+                         std::uint64_t arena_size) {
+  return Builder(address, std::move(contents), uses, bindings, modules).build(arena_size);
+}
+
+}  // namespace trapline::probes

@@ -1,0 +1,51 @@
+// What goes into one code region: book, probe sites, the compiled bodies, one trampoline a site.
+//
+// Made in the tracer, as bytes, once the region's address is known.
+
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/address.h"
+#include "probes/module_cache.h"
+#include "probes/site_planner.h"
+#include "wire/arena.h"
+
+namespace trapline::probes {
+
+// What the session knows of a probe that is to be installed.
+struct ProbeBinding {
+  std::uint32_t body = 0;   // offset of its body in the object
+  wire::ProbeSite site{};   // all but stack_adjust and offset
+};
+
+// A place in the target's text that a region serves.
+struct PlacedSite {
+  const isa::SitePlan* plan = nullptr;
+  RemoteAddr site;
+  std::size_t module = 0;
+  std::vector<std::byte> patch;  // plan->patch_size bytes; empty: not encoded yet
+};
+
+struct RegionContents {
+  std::vector<PlacedSite> sites;
+  std::span<const std::byte> object;
+};
+
+// An upper bound of the bytes that the contents take, in whole pages.
+std::uint64_t region_bound(const RegionContents& contents);
+
+struct RegionImage {
+  std::vector<std::byte> bytes;
+  std::vector<PlacedSite> sites;       // those that could be encoded, with their patches
+  std::vector<RefusedPlace> refused;   // out of reach from here, one a point
+};
+
+// `bindings` by probe; `uses` by point tag; `header` gives the book's facts, its count is filled in here.
+RegionImage build_region(RemoteAddr address, RegionContents contents, std::span<const PointUse> uses,
+                         std::span<const ProbeBinding> bindings, const ModuleCache& modules,
+                         std::uint64_t arena_size);
+
+}  // namespace trapline::probes

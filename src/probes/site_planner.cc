@@ -1,0 +1,146 @@
+#include "probes/site_planner.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <set>
+
+#include "probes/module_code.h"
+
+namespace trapline::probes {
+
+namespace {
+
+// Callers of an exported function of compiled code in a shared object know nothing of it but the ABI. Elsewhere the
+// compiler may have told a caller which registers its callee leaves alone (gcc's -fipa-ra).
+isa::Boundary boundary_of(const symbols::Module& module, const symbols::Symbol& symbol) {
+  const bool exported = symbol.binding != symbols::SymbolBinding::kLocal && !symbol.hidden &&
+                        symbol.kind == symbols::SymbolKind::kFunction && symbol.clone == symbols::CloneKind::kNone;
+  const bool library = module.role == symbols::ModuleRole::kLibrary;
+  return exported && library ? isa::Boundary::kAbi : isa::Boundary::kUnknown;
+}
+
+class ModulePlanner {
+ public:
+  ModulePlanner(ModuleCache& modules, std::size_t index, SitePlans& plans)
+      : modules_(modules), index_(index), plans_(plans) {}
+
+  void plan(std::span<const WantedProbe* const> wanted) {
+    const symbols::Module& module = modules_.module(index_);
+    if (module.role == symbols::ModuleRole::kVdso) {
+      refuse_all(wanted, "the vDSO is the kernel's code", "");
+      return;
+    }
+    const auto table = modules_.symbol_table(index_);
+    if (!table) {
+      refuse_all(wanted, "no symbols", table.error().text());
+      return;
+    }
+    const auto code = read_module_code(module, **table, modules_.code_facts(index_));
+    std::vector<isa::PointRequest> points;
+    for (const WantedProbe* probe : wanted) add_points(*code, **table, *probe, points);
+    isa::SiteSet set = isa::plan_sites(*code, points);
+    while (drop_incomplete(set, points)) set = isa::plan_sites(*code, points);
+    if (!set.sites.empty()) plans_.modules.push_back({index_, std::move(set.sites)});
+  }
+
+ private:
+  void add_points(const isa::ModuleCode& code, const symbols::SymbolTable& table, const WantedProbe& wanted,
+                  std::vector<isa::PointRequest>& points) {
+    for (const symbols::Symbol& place : wanted.function->places) {
+      const isa::FunctionCode& function = analyzed(code, table, place);
+      const isa::Boundary boundary = boundary_of(modules_.module(index_), place);
+      if (wanted.kind == PointKind::kEntry) {
+        add(isa::entry_point(function, next_tag()), wanted.probe, place, boundary, points);
+        continue;
+      }
+      if (function.has_unproven_jump()) {
+        refuse(wanted.probe, place.address, std::string(isa::to_text(isa::Refusal::kUnprovenJump)),
+               "an indirect jump may or may not leave the function");
+        continue;
+      }
+      if (!function.decodable) {
+        refuse(wanted.probe, place.address, std::string(isa::to_text(isa::Refusal::kUndecodable)), "");
+        continue;
+      }
+      for (isa::PointRequest point : isa::exit_points(function)) {
+        point.tag = next_tag();
+        add(point, wanted.probe, place, boundary, points);
+      }
+    }
+  }
+
+  // A return probe that misses one of its exits would count too few: it is refused as a whole. True: points were
+  // taken out, and the others are to be planned again.
+  bool drop_incomplete(const isa::SiteSet& set, std::vector<isa::PointRequest>& points) {
+    std::set<std::uint32_t> refused_tags;
+    for (const isa::RefusedPoint& refused : set.refused) {
+      refused_tags.insert(refused.point.tag);
+      const std::uint32_t probe = plans_.uses[refused.point.tag].probe;
+      refuse(probe, refused.point.at, std::string(isa::to_text(refused.reason)), refused.text);
+    }
+    const auto is_dropped = [&](const isa::PointRequest& point) {
+      const bool whole = incomplete_.contains(plans_.uses[point.tag].probe) && point.kind != isa::PointKind::kEntry;
+      return whole || refused_tags.contains(point.tag);
+    };
+    if (set.refused.empty() && incomplete_.empty()) return false;
+    return std::erase_if(points, is_dropped) != 0;
+  }
+
+  const isa::FunctionCode& analyzed(const isa::ModuleCode& code, const symbols::SymbolTable& table,
+                                    const symbols::Symbol& place) {
+    auto [known, fresh] = functions_.try_emplace(place.address.value(), nullptr);
+    if (fresh) {
+      std::vector<isa::CodeRange> cold;
+      for (const symbols::AddressRange range : table.cold_parts(place)) cold.push_back({range.begin, range.end});
+      store_.push_back(isa::analyze_function(code, {place.address, place.address + place.size}, cold));
+      known->second = &store_.back();
+    }
+    return *known->second;
+  }
+
+  std::uint32_t next_tag() const { return static_cast<std::uint32_t>(plans_.uses.size()); }
+
+  void add(const isa::PointRequest& point, std::uint32_t probe, const symbols::Symbol& place, isa::Boundary boundary,
+           std::vector<isa::PointRequest>& points) {
+    plans_.uses.push_back({probe, point.at - place.address, boundary});
+    points.push_back(point);
+  }
+
+  void refuse(std::uint32_t probe, LinkAddr at, std::string reason, std::string detail) {
+    incomplete_.insert(probe);
+    plans_.refused.push_back(
+        {probe, index_, modules_.module(index_).bias.to_remote(at), std::move(reason), std::move(detail)});
+  }
+
+  void refuse_all(std::span<const WantedProbe* const> wanted, const std::string& reason, const std::string& detail) {
+    for (const WantedProbe* probe : wanted) {
+      for (const symbols::Symbol& place : probe->function->places) refuse(probe->probe, place.address, reason, detail);
+    }
+  }
+
+  ModuleCache& modules_;
+  std::size_t index_;
+  SitePlans& plans_;
+  std::set<std::uint32_t> incomplete_;  // probes of which some place is refused
+  std::deque<isa::FunctionCode> store_;
+  std::map<std::uint64_t, const isa::FunctionCode*> functions_;
+};
+
+}  // namespace
+
+std::size_t SitePlans::site_count() const {
+  std::size_t count = 0;
+  for (const ModuleSites& module : modules) count += module.sites.size();
+  return count;
+}
+
+SitePlans plan_probes(ModuleCache& modules, std::span<const WantedProbe> wanted) {
+  SitePlans plans;
+  std::map<std::size_t, std::vector<const WantedProbe*>> by_module;
+  for (const WantedProbe& probe : wanted) by_module[probe.function->module].push_back(&probe);
+  for (const auto& [module, probes] : by_module) ModulePlanner(modules, module, plans).plan(probes);
+  return plans;
+}
+
+}  // namespace trapline::probes

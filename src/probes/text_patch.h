@@ -1,0 +1,34 @@
+// Changing many small pieces of a process's text in one go, while it is stopped.
+//
+// A system call a piece would take too long with thousands of them, so pages are read and written in runs: what lies
+// between the pieces is written back as it was read, a moment before.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/address.h"
+#include "base/result.h"
+#include "target/memory.h"
+#include "target/process.h"
+
+namespace trapline::probes {
+
+struct Piece {
+  RemoteAddr at;
+  std::span<const std::byte> expected;     // bytes that must be there, at least as many as the replacement
+  std::span<const std::byte> replacement;
+};
+
+// Replaces each piece whose expected bytes are there. `pieces` are sorted by address and do not overlap. Returns, by
+// piece, whether it was replaced. Errors: a page could not be read or written (nothing or all runs before it are
+// written; those pieces are found by reading again).
+Result<std::vector<bool>> replace_pieces(target::Memory& memory, std::span<const Piece> pieces);
+
+// The whole pages that the pieces lie in, merged.
+std::vector<target::AddressRange> pages_of(std::span<const Piece> pieces);
+
+}  // namespace trapline::probes

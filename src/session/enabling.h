@@ -1,0 +1,63 @@
+// Enabling: which probes a program's descriptions match, and which clauses each of them runs.
+//
+// A probe that several descriptions match runs all their clauses, in the order of the source. Its index in `probes` is
+// what records carry.
+
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/address.h"
+#include "base/result.h"
+#include "plan/plan.h"
+#include "probes/module_cache.h"
+#include "probes/pid_provider.h"
+#include "session/builtin_probes.h"
+
+namespace trapline::session {
+
+// A traced process as matching sees it.
+struct MatchTarget {
+  Pid pid;
+  probes::ModuleCache* modules = nullptr;
+};
+
+// A pid probe: one function of one process.
+struct PidPoint {
+  std::size_t target = 0;  // index in the MatchTargets
+  probes::MatchedFunction function;
+  probes::PointKind kind = probes::PointKind::kEntry;
+};
+
+struct EnabledProbe {
+  plan::ProbeName name;
+  std::vector<std::uint32_t> clauses;
+  std::variant<BuiltinProbe, PidPoint> what;
+};
+
+// A description that matched nothing, and why if that is known.
+struct Unmatched {
+  std::uint32_t clause = 0;
+  plan::ProbeDescription description;
+  std::string why;  // empty: nothing of that name exists
+  bool unsupported = false;  // the answer of a provider that is not offered: an error even under -Z
+};
+
+struct Enabling {
+  std::vector<EnabledProbe> probes;
+  std::vector<std::uint32_t> matches_by_clause;  // probes that each clause's descriptions matched
+  std::vector<Unmatched> unmatched;
+  std::vector<std::string> notes;  // for -v: modules matched, IFUNC choices, modules that could not be read
+};
+
+// The first free probe ID is `first_id`.
+Enabling enable(const plan::Program& program, std::span<const MatchTarget> targets, std::uint32_t first_id = 4);
+
+// "provider:module:function:name", as messages show it.
+std::string full_name(const plan::ProbeDescription& description);
+
+}  // namespace trapline::session

@@ -1,0 +1,377 @@
+#include "session/session.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include "target/process.h"
+#include "wire/layout.h"
+
+namespace trapline::session {
+
+namespace {
+
+using std::chrono::milliseconds;
+using SteadyClock = std::chrono::steady_clock;
+
+// How often arenas are drained: rarely while little happens, often while buffers fill.
+constexpr milliseconds kIdlePause{50};
+constexpr milliseconds kBusyPause{5};
+constexpr std::size_t kManyRecords = 1000;
+// A level that stays busy for this many rounds is looked at: its thread may have left by siglongjmp, or be dead.
+constexpr std::uint32_t kSuspiciousRounds = 3;
+
+std::string execname_of(const Tracee& tracee) { return target::command_name(tracee.pid()); }
+
+}  // namespace
+
+Session::Session(const plan::Program& program, plan::Options options, std::vector<Tracee> tracees,
+                 report::Output& output)
+    : program_(program),
+      options_(std::move(options)),
+      output_(output),
+      store_(program),
+      own_globals_((program.globals_size + 7) / 8),
+      interpreter_(program, names_, store_, output) {
+  bool launched = false;
+  for (Tracee& tracee : tracees) {
+    launched = launched || tracee.launched();
+    targets_.push_back({std::move(tracee), {}, nullptr, std::nullopt});
+  }
+  if (launched) {
+    sigset_t child;
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    child_events_ = Fd(::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
+  }
+}
+
+Session::~Session() = default;
+
+// ------------------------------------------------------------------------------------------------ find
+
+Result<> Session::find() {
+  std::vector<MatchTarget> match_targets;
+  for (Target& target : targets_) {
+    const auto loaded = target.tracee.load();
+    if (!loaded) return loaded.error().within(fmt::format("pid {}", target.tracee.pid().value));
+    match_targets.push_back({target.tracee.pid(), &target.tracee.modules()});
+  }
+  adopt(enable(program_, match_targets, next_id_));
+  for (std::size_t i = 0; i < targets_.size(); ++i) {
+    targets_[i].plans = plan_sites(probes_, i, targets_[i].tracee.modules());
+  }
+  return {};
+}
+
+void Session::adopt(Enabling found) {
+  for (EnabledProbe& probe : found.probes) {
+    names_.push_back(probe.name);
+    next_id_ = std::max(next_id_, probe.name.id + 1);
+    probes_.push_back(probe);
+  }
+  enabling_ = std::move(found);
+}
+
+std::vector<Refusal> Session::refusals() const {
+  std::vector<Refusal> all;
+  const auto add = [&](const std::vector<probes::RefusedPlace>& places) {
+    for (const probes::RefusedPlace& place : places) {
+      all.push_back({names_[place.probe], place.at.value(), place.reason, place.detail});
+    }
+  };
+  for (const Target& target : targets_) {
+    add(target.plans.refused);
+    if (target.program) add(target.program->plans.refused);
+    add(target.tracee.refused());
+  }
+  return all;
+}
+
+// ------------------------------------------------------------------------------------------------ start
+
+Result<> Session::start() {
+  for (std::size_t i = 0; i < targets_.size(); ++i) TL_TRY(reserve(i));
+  environment_ = std::make_unique<TracerEnvironment>(
+      program_, globals(), store_, [this](RemoteAddr from, std::span<std::byte> out) {
+        return !targets_.empty() && targets_.front().tracee.reads_memory(from, out);
+      });
+  running_ = true;
+  TL_TRY(fire_all(BuiltinKind::kBegin));
+  const SteadyClock::time_point now = SteadyClock::now();
+  for (std::uint32_t i = 0; i < probes_.size(); ++i) {
+    const auto* builtin = std::get_if<BuiltinProbe>(&probes_[i].what);
+    if (builtin == nullptr || builtin->kind != BuiltinKind::kTick) continue;
+    ticks_.push_back({i, builtin->period, now + builtin->period});
+  }
+  for (std::size_t i = 0; i < targets_.size() && running_; ++i) TL_TRY(arm(i));
+  for (Target& target : targets_) {
+    if (running_) target.tracee.activate();
+  }
+  return output_.flush();
+}
+
+// Compiles for one process and maps what it needs there. A process without probes is left alone.
+Result<> Session::reserve(std::size_t index) {
+  Target& target = targets_[index];
+  if (target.plans.site_count() == 0) return {};
+  TL_TRY_ASSIGN(TargetProgram built,
+                build_target_program(program_, options_, probes_, index, std::move(target.plans),
+                                     target.tracee.thread_count(), execname_of(target.tracee)));
+  target.program = std::make_unique<TargetProgram>(std::move(built));
+  target.plans = {};
+  const auto reserved = target.tracee.reserve(target.program->layout, target.program->plans, target.program->object.bytes);
+  if (!reserved) return reserved.error().within(fmt::format("pid {}", target.tracee.pid().value));
+  const std::span<std::byte> arena = target.tracee.arena();
+  fill_arena(*target.program, arena);
+  auto* header = reinterpret_cast<wire::Header*>(arena.data());
+  target.tracee.fill_header(*header);
+  clock_.calibrate(*header);
+  bind_addresses(*target.program, target.tracee.arena_address(), target.tracee.alive_address());
+  TL_TRY_ASSIGN(consume::Drainer drainer, consume::Drainer::create(arena, target.program->layout, program_));
+  target.drainer.emplace(std::move(drainer));
+  return {};
+}
+
+Result<> Session::arm(std::size_t index) {
+  Target& target = targets_[index];
+  if (!target.program) return {};
+  // What BEGIN assigned holds in every process; each then has its own globals.
+  if (index != 0 && program_.globals_size != 0) {
+    std::memcpy(target.tracee.arena().data() + target.program->layout.globals, globals().data(), program_.globals_size);
+  }
+  Result<> done = target.tracee.prepare(target.program->bindings);
+  if (done) {
+    const auto report = target.tracee.arm();
+    if (!report) done = report.error();
+  }
+  if (!done && done.error().code() != ErrorCode::kTargetGone) {
+    return done.error().within(fmt::format("pid {}", target.tracee.pid().value));
+  }
+  return {};
+}
+
+std::span<std::byte> Session::globals() {
+  for (Target& target : targets_) {
+    if (!target.program) continue;
+    return target.tracee.arena().subspan(target.program->layout.globals, program_.globals_size);
+  }
+  return std::as_writable_bytes(std::span(own_globals_)).first(program_.globals_size);
+}
+
+// A process that executed a new program has none of our memory any more: its last data is taken, then it is armed anew.
+Result<> Session::arm_again(std::size_t index) {
+  Target& target = targets_[index];
+  if (target.drainer) TL_TRY(drain(consume::DrainKind::kFinal));
+  std::vector<std::byte> kept;
+  if (target.program && program_.globals_size != 0) {
+    const auto old = target.tracee.arena().subspan(target.program->layout.globals, program_.globals_size);
+    kept.assign(old.begin(), old.end());
+  }
+  if (!target.tracee.launched()) {
+    notes_.push_back(fmt::format("pid {} executed a new program: what it called before the probes were armed again was missed",
+                                 target.tracee.pid().value));
+  }
+  target.tracee.forget();
+  target.drainer.reset();
+  target.program.reset();
+  const auto loaded = target.tracee.load();
+  if (!loaded) {
+    if (loaded.error().code() == ErrorCode::kTargetGone) return {};
+    return loaded.error();
+  }
+  const MatchTarget match{target.tracee.pid(), &target.tracee.modules()};
+  Enabling found = enable(program_, std::span(&match, 1), next_id_);
+  for (EnabledProbe& probe : found.probes) {
+    auto* point = std::get_if<PidPoint>(&probe.what);
+    if (point == nullptr) continue;
+    point->target = index;
+    names_.push_back(probe.name);
+    next_id_ = std::max(next_id_, probe.name.id + 1);
+    probes_.push_back(std::move(probe));
+  }
+  return {};
+}
+
+// ------------------------------------------------------------------------------------------------ step
+
+Result<> Session::step(int fd) {
+  std::vector<pollfd> fds;
+  if (fd >= 0) fds.push_back({fd, POLLIN, 0});
+  if (child_events_) fds.push_back({child_events_.get(), POLLIN, 0});
+  for (Target& target : targets_) {
+    if (!target.tracee.ended()) fds.push_back({target.tracee.event_fd(), POLLIN, 0});
+  }
+  (void)::poll(fds.data(), fds.size(), static_cast<int>(time_to_wait().count()));
+  if (child_events_) {
+    signalfd_siginfo ignored{};
+    while (::read(child_events_.get(), &ignored, sizeof(ignored)) > 0) {
+    }
+  }
+  for (std::size_t i = 0; i < targets_.size(); ++i) TL_TRY(look_at(i));
+  for (Target& target : targets_) {
+    if (target.tracee.early()) TL_TRY(target.tracee.end_early());
+  }
+  TL_TRY(drain(consume::DrainKind::kRunning));
+  if (running_) TL_TRY(run_ticks());
+  if (!targets_.empty() && all_ended()) running_ = false;
+  return output_.flush();
+}
+
+Result<> Session::look_at(std::size_t index) {
+  TL_TRY_ASSIGN(const Happening happening, targets_[index].tracee.look());
+  if (happening == Happening::kExecuted) {
+    TL_TRY(arm_again(index));
+    if (targets_[index].tracee.ended()) return {};
+    targets_[index].plans = plan_sites(probes_, index, targets_[index].tracee.modules());
+    TL_TRY(reserve(index));
+    TL_TRY(arm(index));
+    environment_->set_globals(globals());
+    targets_[index].tracee.activate();
+  }
+  return {};
+}
+
+bool Session::all_ended() const {
+  return std::ranges::all_of(targets_, [](const Target& target) { return target.tracee.ended(); });
+}
+
+milliseconds Session::time_to_wait() const {
+  const bool any_arena = std::ranges::any_of(targets_, [](const Target& t) { return t.drainer.has_value(); });
+  milliseconds wait = busy_ ? kBusyPause : any_arena ? kIdlePause : milliseconds(100);
+  const SteadyClock::time_point now = SteadyClock::now();
+  for (const Tick& tick : ticks_) {
+    const auto left = std::chrono::ceil<milliseconds>(tick.due - now);
+    wait = std::clamp(left, milliseconds(0), wait);
+  }
+  return wait;
+}
+
+Result<> Session::run_ticks() {
+  for (Tick& tick : ticks_) {
+    const SteadyClock::time_point now = SteadyClock::now();
+    if (now < tick.due || !running_) continue;
+    // A late tick fires once; the ones that were missed meanwhile are not made up for.
+    const auto behind = (now - tick.due) / tick.period;
+    tick.due += tick.period * (behind + 1);
+    TL_TRY(fire(tick.probe));
+  }
+  return {};
+}
+
+Result<> Session::drain(consume::DrainKind kind) {
+  std::vector<consume::Record> records;
+  const std::uint64_t horizon = Clock::read_tsc();
+  consume::Drops fresh;
+  for (Target& target : targets_) {
+    if (!target.drainer) continue;
+    const bool over = kind == consume::DrainKind::kFinal || target.tracee.ended();
+    consume::DrainResult taken =
+        target.drainer->drain(store_, over ? consume::DrainKind::kFinal : kind, horizon);
+    std::ranges::move(taken.records, std::back_inserter(records));
+    fresh += taken.new_drops;
+    if (taken.barrier_error && !barrier_failed_) {
+      notes_.push_back("aggregations are read only when a process has ended: " + taken.barrier_error->text());
+      barrier_failed_ = true;
+    }
+    free_dead_levels(target, taken.busy);
+  }
+  if (targets_.size() > 1) std::ranges::stable_sort(records, {}, &consume::Record::tsc);
+  busy_ = records.size() >= kManyRecords;
+  TL_TRY(process(std::move(records)));
+  if (fresh.any()) TL_TRY(output_.drops(fresh));
+  return {};
+}
+
+void Session::free_dead_levels(Target& target, const std::vector<consume::BusyLevel>& busy) {
+  for (const consume::BusyLevel& level : busy) {
+    if (level.rounds < kSuspiciousRounds) continue;
+    const Tid tid{static_cast<pid_t>(level.tid)};
+    if (!target::read_stat(target.tracee.pid(), tid)) target.drainer->abandon_level(level.slot, level.level);
+  }
+}
+
+Result<> Session::print_now() {
+  TL_TRY(drain(consume::DrainKind::kRunning));
+  TL_TRY(output_.finish(store_));
+  return output_.flush();
+}
+
+// ------------------------------------------------------------------------------------------------ records
+
+Result<> Session::fire_all(BuiltinKind kind, const TracerEnvironment::Arguments& arguments) {
+  for (std::uint32_t i = 0; i < probes_.size(); ++i) {
+    const auto* builtin = std::get_if<BuiltinProbe>(&probes_[i].what);
+    if (builtin != nullptr && builtin->kind == kind) TL_TRY(fire(i, arguments));
+  }
+  return {};
+}
+
+Result<> Session::fire(std::uint32_t probe, const TracerEnvironment::Arguments& arguments) {
+  const std::vector<std::uint32_t> clauses = probes_[probe].clauses;
+  environment_->fire(probe, names_[probe], clauses, arguments);
+  return process(environment_->take_records());
+}
+
+Result<> Session::process(std::vector<consume::Record> records) {
+  for (const consume::Record& record : records) TL_TRY(process_one(record));
+  return {};
+}
+
+Result<> Session::process_one(const consume::Record& record) {
+  TL_TRY_ASSIGN(const report::RecordInterpreter::Outcome outcome, interpreter_.run(record));
+  if (outcome.exit_status) {
+    if (!exit_status_) exit_status_ = *outcome.exit_status;
+    running_ = false;
+  }
+  if (record.kind == wire::kRecordFault) TL_TRY(report_fault(record));
+  return {};
+}
+
+// The ERROR probe's arguments: arg1 the probe's ID, arg2 the clause, arg3 the instruction, arg4 the fault, arg5 the address.
+Result<> Session::report_fault(const consume::Record& record) {
+  if (in_error_ || record.payload.size() < sizeof(wire::FaultPayload)) return {};
+  wire::FaultPayload payload{};
+  std::memcpy(&payload, record.payload.data(), sizeof(payload));
+  const plan::ProbeName* probe = interpreter_.probe_of(record);
+  if (probe == nullptr) return {};
+  in_error_ = true;
+  const Result<> done = fire_all(BuiltinKind::kError, {0, probe->id, record.clause + 1, payload.instruction, payload.fault,
+                                                       payload.address, 0, 0, 0, 0});
+  in_error_ = false;
+  return done;
+}
+
+// ------------------------------------------------------------------------------------------------ stop
+
+Result<> Session::stop() {
+  running_ = false;
+  std::optional<Error> failed;
+  for (Target& target : targets_) target.tracee.deactivate();
+  for (Target& target : targets_) {
+    if (exit_status_) target.tracee.kill_launched();
+    auto left = target.tracee.disarm();
+    if (left) {
+      std::ranges::move(*left, std::back_inserter(notes_));
+    } else if (!failed) {
+      failed = left.error().within(fmt::format("restoring pid {}", target.tracee.pid().value));
+    }
+  }
+  TL_TRY(drain(consume::DrainKind::kFinal));
+  if (environment_) TL_TRY(fire_all(BuiltinKind::kEnd));
+  TL_TRY(output_.flush());
+  if (failed) return *failed;
+  return {};
+}
+
+Result<> Session::finish() {
+  TL_TRY(output_.finish(store_));
+  return output_.flush();
+}
+
+}  // namespace trapline::session

@@ -1,0 +1,131 @@
+// A tracing session, readable as one page: compile -> find -> arm -> drain -> disarm.
+//
+//   Session session(program, options, tracees, output);
+//   session.find()      probes are matched; nothing has been touched yet
+//   session.start()     arenas and trampolines are put in place, BEGIN runs, sites are patched, counting begins
+//   session.step()      waits, drains, runs what is due; until running() is false
+//   session.stop()      counting ends, processes are restored, the last data is taken, END runs
+//   session.finish()    the aggregations that are left are printed
+//
+// All of it happens on the caller's thread, which must be the one that attached to the processes.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/result.h"
+#include "consume/aggregation_store.h"
+#include "consume/drainer.h"
+#include "plan/options.h"
+#include "plan/plan.h"
+#include "report/output.h"
+#include "report/record_interpreter.h"
+#include "session/clock.h"
+#include "session/enabling.h"
+#include "session/target_program.h"
+#include "session/tracee.h"
+#include "session/tracer_environment.h"
+
+namespace trapline::session {
+
+// A probe or a place of it that could not be armed.
+struct Refusal {
+  plan::ProbeName probe;
+  std::uint64_t address = 0;
+  std::string reason;
+  std::string detail;
+};
+
+class Session {
+ public:
+  // `program` and `output` outlive the session.
+  Session(const plan::Program& program, plan::Options options, std::vector<Tracee> tracees, report::Output& output);
+  ~Session();
+
+  // Reads the processes' modules and matches the program's probe descriptions.
+  Result<> find();
+  const Enabling& enabling() const { return enabling_; }
+  // Where each pid probe would be patched, and what cannot be; by process. After find().
+  const probes::SitePlans& site_plans(std::size_t target) const { return targets_[target].plans; }
+  Tracee& tracee(std::size_t target) { return targets_[target].tracee; }
+  std::size_t target_count() const { return targets_.size(); }
+
+  Result<> start();
+  // Places that could not be armed: known after find() as far as files tell, completely after start().
+  std::vector<Refusal> refusals() const;
+  // What a user should know and no output says; since the last call.
+  std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
+
+  bool running() const { return running_; }
+  // Waits until something is due, `fd` is readable (-1: none) or at most 100 ms; then drains and runs ticks.
+  Result<> step(int fd);
+  // Drains and prints all aggregations as they are now.
+  Result<> print_now();
+
+  Result<> stop();
+  Result<> finish();
+
+  std::int32_t exit_status() const { return exit_status_.value_or(0); }
+
+ private:
+  struct Target {
+    Tracee tracee;
+    probes::SitePlans plans;
+    std::unique_ptr<TargetProgram> program;
+    std::optional<consume::Drainer> drainer;
+  };
+  struct Tick {
+    std::uint32_t probe = 0;
+    std::chrono::nanoseconds period{0};
+    std::chrono::steady_clock::time_point due;
+  };
+
+  void adopt(Enabling found);
+  Result<> reserve(std::size_t index);
+  Result<> arm(std::size_t index);
+  Result<> arm_again(std::size_t index);
+  Result<> look_at(std::size_t index);
+
+  Result<> fire(std::uint32_t probe, const TracerEnvironment::Arguments& arguments = {});
+  Result<> fire_all(BuiltinKind kind, const TracerEnvironment::Arguments& arguments = {});
+  Result<> run_ticks();
+  Result<> drain(consume::DrainKind kind);
+  Result<> process(std::vector<consume::Record> records);
+  Result<> process_one(const consume::Record& record);
+  Result<> report_fault(const consume::Record& record);
+  void free_dead_levels(Target& target, const std::vector<consume::BusyLevel>& busy);
+  std::span<std::byte> globals();
+  std::chrono::milliseconds time_to_wait() const;
+  bool all_ended() const;
+
+  const plan::Program& program_;
+  plan::Options options_;
+  report::Output& output_;
+  consume::AggregationStore store_;
+  Clock clock_;
+  std::deque<Target> targets_;
+  Enabling enabling_;
+  std::vector<EnabledProbe> probes_;
+  std::vector<plan::ProbeName> names_;  // by index, what records refer to
+  std::uint32_t next_id_ = 4;
+  std::vector<std::uint64_t> own_globals_;  // where no process has an arena
+  std::unique_ptr<TracerEnvironment> environment_;
+  report::RecordInterpreter interpreter_;
+  std::vector<Tick> ticks_;
+  std::vector<std::string> notes_;
+  std::optional<std::int32_t> exit_status_;
+  Fd child_events_;  // readable when a launched process has something to tell
+  bool running_ = false;
+  bool in_error_ = false;  // an ERROR clause is running
+  bool busy_ = false;      // the last round had much to take
+  bool barrier_failed_ = false;
+};
+
+}  // namespace trapline::session

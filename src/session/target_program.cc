@@ -1,0 +1,155 @@
+#include "session/target_program.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "isa/x86_64/verify.h"
+#include "wire/layout.h"
+
+namespace trapline::session {
+
+namespace {
+
+const PidPoint* pid_point(const EnabledProbe& probe, std::size_t target) {
+  const auto* point = std::get_if<PidPoint>(&probe.what);
+  return point != nullptr && point->target == target ? point : nullptr;
+}
+
+codegen::SiteKind site_kind(probes::PointKind kind) {
+  return kind == probes::PointKind::kEntry ? codegen::SiteKind::kEntry : codegen::SiteKind::kReturn;
+}
+
+// One body for each distinct list of clauses of each kind of site.
+class BodySet {
+ public:
+  std::size_t index_of(codegen::SiteKind kind, const std::vector<std::uint32_t>& clauses) {
+    const auto [known, fresh] = index_.try_emplace({kind, clauses}, requests_.size());
+    if (fresh) requests_.push_back({kind, clauses});
+    return known->second;
+  }
+  std::span<const codegen::BodyRequest> requests() const { return requests_; }
+
+ private:
+  std::map<std::pair<codegen::SiteKind, std::vector<std::uint32_t>>, std::size_t> index_;
+  std::vector<codegen::BodyRequest> requests_;
+};
+
+bool needs_chunks(const plan::Program& program) {
+  const auto in_table = [](const plan::Aggregation& a) { return !a.direct; };
+  const auto has_record = [](const plan::Clause& c) { return c.has_record; };
+  return std::ranges::any_of(program.aggregations, in_table) || std::ranges::any_of(program.clauses, has_record);
+}
+
+Result<wire::Layout> layout_of(const plan::Program& program, const plan::Options& options, std::size_t strings_size,
+                               std::size_t threads) {
+  wire::LayoutRequest request;
+  request.strings_size = strings_size;
+  request.globals_size = program.globals_size;
+  request.direct_size = program.direct_size;
+  request.self_size = program.self_size;
+  for (const plan::Clause& clause : program.clauses) {
+    request.scratch_size = std::max<std::uint64_t>(request.scratch_size, clause.scratch_size);
+  }
+  request.scratch_size += program.scratchsize;
+  request.threads = threads;
+  const long cpus = std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));
+  if (needs_chunks(program)) request.buffer_bytes = static_cast<std::uint64_t>(options.number("bufsize") * cpus);
+  const wire::Layout layout = wire::make_layout(request);
+  if (layout.size == 0) return Error(ErrorCode::kUnsupported, "the program's variables and buffers are too large");
+  return layout;
+}
+
+Result<> verify(const codegen::ObjectCode& object) {
+  isa::VerifyRequest request;
+  request.blob = object.bytes;
+  request.code.push_back({object.code.offset, object.code.offset + object.code.size});
+  request.entries.assign(object.entries.begin(), object.entries.end());
+  request.max_stack = codegen::kMaxBodyStack;
+  const bool calls = object.calls_gettid || object.calls_process_vm_readv || object.calls_clock_gettime;
+  request.system_calls = calls ? isa::SystemCalls::kAllowed : isa::SystemCalls::kForbidden;
+  const auto report = isa::verify_code(request);
+  if (!report) return report.error().within("a compiled body was refused by the verifier");
+  return {};
+}
+
+}  // namespace
+
+StringTable::StringTable(const plan::Program& program) {
+  for (const std::string& text : program.strings) bytes_.insert(bytes_.end(), text.c_str(), text.c_str() + text.size() + 1);
+}
+
+std::uint32_t StringTable::add(std::string_view text) {
+  const auto known = known_.find(text);
+  if (known != known_.end()) return known->second;
+  const auto offset = static_cast<std::uint32_t>(bytes_.size());
+  bytes_.insert(bytes_.end(), text.begin(), text.end());
+  bytes_.push_back('\0');
+  known_.emplace(text, offset);
+  return offset;
+}
+
+probes::SitePlans plan_sites(std::span<const EnabledProbe> probes, std::size_t target, probes::ModuleCache& modules) {
+  std::vector<probes::WantedProbe> wanted;
+  for (std::uint32_t i = 0; i < probes.size(); ++i) {
+    if (const PidPoint* point = pid_point(probes[i], target)) wanted.push_back({i, &point->function, point->kind});
+  }
+  return probes::plan_probes(modules, wanted);
+}
+
+Result<TargetProgram> build_target_program(const plan::Program& program, const plan::Options& options,
+                                           std::span<const EnabledProbe> probes, std::size_t target,
+                                           probes::SitePlans plans, std::size_t threads, std::string_view execname) {
+  TargetProgram built{{}, std::move(plans), {}, {}, {}, StringTable(program), 0};
+  built.bindings.resize(probes.size());
+  BodySet bodies;
+  std::vector<std::size_t> body_of(probes.size());
+  for (std::uint32_t i = 0; i < probes.size(); ++i) {
+    const PidPoint* point = pid_point(probes[i], target);
+    if (point == nullptr) continue;
+    built.probes.push_back(i);
+    body_of[i] = bodies.index_of(site_kind(point->kind), probes[i].clauses);
+    wire::ProbeSite& site = built.bindings[i].site;
+    const plan::ProbeName& name = probes[i].name;
+    site.probe = i;
+    site.id = name.id;
+    site.provider = built.strings.add(name.provider);
+    site.module = built.strings.add(name.module);
+    site.function = built.strings.add(name.function);
+    site.name = built.strings.add(name.name);
+  }
+  built.execname = built.strings.add(execname);
+  TL_TRY_ASSIGN(built.layout, layout_of(program, options, built.strings.bytes().size(), threads));
+  TL_TRY_ASSIGN(built.object, codegen::compile(program, built.layout, bodies.requests()));
+  TL_TRY(verify(built.object));
+  const auto strings = static_cast<std::uint32_t>(built.layout.strings);
+  for (const std::uint32_t i : built.probes) {
+    built.bindings[i].body = built.object.entries[body_of[i]];
+    wire::ProbeSite& site = built.bindings[i].site;
+    site.provider += strings;
+    site.module += strings;
+    site.function += strings;
+    site.name += strings;
+  }
+  return built;
+}
+
+void bind_addresses(TargetProgram& target, RemoteAddr arena, RemoteAddr alive) {
+  for (const std::uint32_t i : target.probes) {
+    target.bindings[i].site.arena = arena.value();
+    target.bindings[i].site.alive = alive.value();
+  }
+}
+
+void fill_arena(const TargetProgram& target, std::span<std::byte> arena) {
+  auto* bytes = reinterpret_cast<unsigned char*>(arena.data());
+  wire::initialize(bytes, target.layout);
+  std::memcpy(bytes + target.layout.strings, target.strings.bytes().data(), target.strings.bytes().size());
+  auto* header = reinterpret_cast<wire::Header*>(bytes);
+  header->execname = static_cast<std::uint32_t>(target.layout.strings) + target.execname;
+}
+
+}  // namespace trapline::session

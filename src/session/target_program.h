@@ -1,0 +1,62 @@
+// What a program becomes for one traced process: sites, bodies, the arena's layout and its contents.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "codegen/codegen.h"
+#include "plan/options.h"
+#include "plan/plan.h"
+#include "probes/region_image.h"
+#include "probes/site_planner.h"
+#include "session/enabling.h"
+#include "wire/arena.h"
+
+namespace trapline::session {
+
+// The arena's strings: the program's constants in their order, then names, each NUL-terminated.
+class StringTable {
+ public:
+  explicit StringTable(const plan::Program& program);
+  // The offset of `text` from the start of the strings; the same text gets the same offset.
+  std::uint32_t add(std::string_view text);
+  std::span<const char> bytes() const { return bytes_; }
+
+ private:
+  std::vector<char> bytes_;
+  std::map<std::string, std::uint32_t, std::less<>> known_;
+};
+
+struct TargetProgram {
+  std::vector<std::uint32_t> probes;  // indices in the session, those of this process
+  probes::SitePlans plans;
+  wire::Layout layout{};
+  codegen::ObjectCode object;
+  std::vector<probes::ProbeBinding> bindings;  // by the session's index; addresses are set by bind_addresses
+  StringTable strings;
+  std::uint32_t execname = 0;  // offset in the strings
+};
+
+// Plans the sites of a process. `probes` are all of the session, `first` those from which on it is asked for.
+probes::SitePlans plan_sites(std::span<const EnabledProbe> probes, std::size_t target, probes::ModuleCache& modules);
+
+// Lays out, compiles and verifies. `threads`: how many the process has. Errors: kUnsupported (a body that cannot be
+// compiled, sizes beyond the limits), kInternal.
+Result<TargetProgram> build_target_program(const plan::Program& program, const plan::Options& options,
+                                           std::span<const EnabledProbe> probes, std::size_t target,
+                                           probes::SitePlans plans, std::size_t threads, std::string_view execname);
+
+// Fills in the addresses that are known once the arena is mapped.
+void bind_addresses(TargetProgram& target, RemoteAddr arena, RemoteAddr alive);
+
+// Makes the fresh arena ready: header (but for what Tracee::fill_header and the clock add), chunk pool, strings.
+void fill_arena(const TargetProgram& target, std::span<std::byte> arena);
+
+}  // namespace trapline::session

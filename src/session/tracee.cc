@@ -1,0 +1,352 @@
+#include "session/tracee.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <time.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "target/process.h"
+#include "target/thread_pointer.h"
+
+namespace trapline::session {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+// A site that a thread is in the midst of, and code that a thread is in, are looked at again this often.
+constexpr int kTries = 50;
+constexpr milliseconds kLongestPause{20};
+
+void pause_for(milliseconds time) {
+  const timespec rest{time.count() / 1000, time.count() % 1000 * 1'000'000};
+  nanosleep(&rest, nullptr);
+}
+
+milliseconds pause_before_try(int n) { return std::min(milliseconds(1 + n), kLongestPause); }
+
+bool is_gone(const Error& error) { return error.code() == ErrorCode::kTargetGone; }
+
+symbols::MapEntry to_map_entry(const target::Mapping& m) {
+  symbols::MapEntry entry;
+  entry.start = m.range.start;
+  entry.end = m.range.end;
+  entry.offset = m.offset.value();
+  entry.readable = m.readable;
+  entry.writable = m.writable;
+  entry.executable = m.executable;
+  entry.device_major = static_cast<std::uint32_t>(m.device >> 8 & 0xfff);
+  entry.device_minor = static_cast<std::uint32_t>(m.device & 0xff) | static_cast<std::uint32_t>(m.device >> 12 & 0xfff00);
+  entry.inode = m.inode;
+  entry.path = m.deleted ? m.path + " (deleted)" : m.path;
+  return entry;
+}
+
+}  // namespace
+
+void StopTimes::add(std::chrono::nanoseconds time) {
+  longest = std::max(longest, time);
+  total += time;
+  ++count;
+}
+
+Tracee::Tracee(Tracee&&) noexcept = default;
+
+Tracee::~Tracee() {
+  if (installation_ || arena_) {
+    deactivate();
+    (void)disarm();
+  }
+}
+
+Result<Tracee> Tracee::attach(Pid pid) {
+  TL_TRY(target::check_traceable(pid));
+  Tracee tracee(pid);
+  TL_TRY(tracee.read_identity());
+  return tracee;
+}
+
+Result<Tracee> Tracee::launch(const std::string& command, const sigset_t& signal_mask) {
+  TL_TRY_ASSIGN(const std::vector<std::string> argv, target::split_command(command));
+  target::LaunchOptions options;
+  options.signal_mask = signal_mask;
+  TL_TRY_ASSIGN(target::LaunchedProcess process, target::LaunchedProcess::start(argv, options));
+  Tracee tracee(process.pid());
+  tracee.launched_.emplace(std::move(process));
+  TL_TRY(tracee.read_identity());
+  return tracee;
+}
+
+Result<> Tracee::read_identity() {
+  TL_TRY_ASSIGN(pidfd_, target::open_pidfd(pid_));
+  TL_TRY_ASSIGN(const target::TaskStat stat, target::read_stat(pid_));
+  start_code_ = stat.start_code;
+  return {};
+}
+
+target::Attachment* Tracee::attachment() {
+  if (launched_) return &launched_->attachment();
+  return attachment_ ? &*attachment_ : nullptr;
+}
+
+Result<> Tracee::seize() {
+  if (attachment() != nullptr) return {};
+  TL_TRY_ASSIGN(target::Attachment attached, target::Attachment::seize(pid_));
+  attachment_.emplace(std::move(attached));
+  return {};
+}
+
+template <typename F>
+Result<> Tracee::while_stopped(F f) {
+  if (held_) return f(*held_);
+  TL_TRY(seize());
+  TL_TRY_ASSIGN(target::StoppedProcess process, attachment()->stop());
+  const Result<> done = f(process);
+  stop_times_.add(process.stopped_for());
+  const Result<> resumed = process.resume();
+  if (!done) return done;
+  return resumed;
+}
+
+Result<> Tracee::load() {
+  if (launched_ && !held_) {
+    auto stopped = launched_->run_until_loaded();
+    if (!stopped) {
+      ended_ = is_gone(stopped.error());
+      return stopped.error();
+    }
+    held_.emplace(std::move(*stopped));
+    TL_TRY_ASSIGN(const target::TaskStat stat, target::read_stat(pid_));
+    start_code_ = stat.start_code;
+  }
+  TL_TRY_ASSIGN(target::Memory opened, target::Memory::open(pid_));
+  memory_ = std::make_shared<target::Memory>(std::move(opened));
+  TL_TRY_ASSIGN(const std::vector<target::Mapping> maps, target::read_maps(pid_));
+  std::vector<symbols::MapEntry> entries;
+  for (const target::Mapping& m : maps) entries.push_back(to_map_entry(m));
+  symbols::ModuleOptions options;
+  options.root_prefix = fmt::format("/proc/{}/root", pid_.value);
+  options.map_files = fmt::format("/proc/{}/map_files", pid_.value);
+  if (const auto path = target::executable_path(pid_)) options.executable = *path;
+  options.memory = [memory = memory_](RemoteAddr from, std::span<std::byte> into) { return memory->read(from, into); };
+  modules_ = std::make_unique<probes::ModuleCache>(symbols::read_modules(entries, options), options.memory);
+  return {};
+}
+
+std::size_t Tracee::thread_count() const {
+  const auto tasks = target::read_tasks(pid_);
+  return tasks ? tasks->size() : 1;
+}
+
+Result<> Tracee::reserve(const wire::Layout& layout, const probes::SitePlans& plans,
+                         std::span<const std::byte> object) {
+  installation_ = std::make_unique<probes::Installation>(*modules_, plans, object);
+  return while_stopped([&](target::StoppedProcess& process) -> Result<> {
+    TL_TRY_ASSIGN(const target::ThreadPointers pointers, target::read_thread_pointers(process));
+    for (const auto& thread : pointers.threads) {
+      if (thread.pointer.value() != 0 && !thread.self_pointer) {
+        return Error(ErrorCode::kUnsupported,
+                     "its threads keep no thread pointer as the C library does (a pure Go program?): not offered yet");
+      }
+    }
+    tid_offset_ = pointers.tid_offset;
+    early_ = !pointers.all_ready();
+    TL_TRY_ASSIGN(target::RemoteCalls calls, target::RemoteCalls::begin(process));
+    TL_TRY_ASSIGN(target::ArenaMapping arena, target::ArenaMapping::create(calls, layout.size));
+    arena_.emplace(std::move(arena));
+    TL_TRY_ASSIGN(target::ForkPage page, target::ForkPage::create(calls));
+    fork_page_.emplace(std::move(page));
+    TL_TRY(target::register_membarrier(calls));
+    TL_TRY(installation_->reserve(calls));
+    return calls.end();
+  });
+}
+
+std::span<std::byte> Tracee::arena() const { return arena_ ? arena_->local() : std::span<std::byte>{}; }
+RemoteAddr Tracee::arena_address() const { return arena_ ? arena_->remote() : RemoteAddr{}; }
+RemoteAddr Tracee::alive_address() const { return fork_page_ ? fork_page_->address() : RemoteAddr{}; }
+
+void Tracee::fill_header(wire::Header& header) const {
+  header.pid = pid_.value;
+  header.tid_offset = tid_offset_;
+  if (const auto status = target::read_status(pid_)) {
+    header.uid = status->uid;
+    header.gid = status->gid;
+  }
+  if (const auto stat = target::read_stat(pid_)) header.ppid = stat->parent.value;
+}
+
+Result<> Tracee::prepare(std::span<const probes::ProbeBinding> bindings) {
+  TL_TRY_ASSIGN(target::Memory memory, target::Memory::open(pid_));
+  return installation_->prepare(memory, bindings, arena_->local().size());
+}
+
+Result<probes::ArmReport> Tracee::arm() {
+  probes::ArmReport report;
+  for (int n = 0; n < kTries; ++n) {
+    TL_TRY(while_stopped([&](target::StoppedProcess& process) -> Result<> {
+      TL_TRY_ASSIGN(const probes::ArmReport round, installation_->arm(process));
+      report.armed += round.armed;
+      report.deferred = round.deferred;
+      return {};
+    }));
+    if (report.deferred == 0 || held_) break;
+    pause_for(pause_before_try(n));
+  }
+  installation_->refuse_deferred();
+  return report;
+}
+
+const std::vector<probes::RefusedPlace>& Tracee::refused() const {
+  static const std::vector<probes::RefusedPlace> kNone;
+  return installation_ ? installation_->refused() : kNone;
+}
+
+void Tracee::activate() {
+  if (arena_) {
+    auto* header = reinterpret_cast<wire::Header*>(arena_->local().data());
+    const std::uint32_t state = wire::kActive | (early_ ? wire::kEarly : 0);
+    __atomic_store_n(&header->state, state, __ATOMIC_RELEASE);
+    active_ = true;
+  }
+  if (held_) {
+    (void)held_->resume();
+    held_.reset();
+  } else if (attachment_) {
+    (void)attachment_->detach();
+    attachment_.reset();
+  }
+}
+
+void Tracee::deactivate() {
+  active_ = false;
+  if (!arena_) return;
+  auto* header = reinterpret_cast<wire::Header*>(arena_->local().data());
+  __atomic_store_n(&header->state, 0, __ATOMIC_RELEASE);
+}
+
+Result<> Tracee::end_early() {
+  const bool was_attached = attachment() != nullptr;
+  const Result<> looked = while_stopped([&](target::StoppedProcess& process) -> Result<> {
+    TL_TRY_ASSIGN(const target::ThreadPointers pointers, target::read_thread_pointers(process));
+    if (!pointers.all_ready()) return {};
+    auto* header = reinterpret_cast<wire::Header*>(arena_->local().data());
+    __atomic_store_n(&header->tid_offset, pointers.tid_offset, __ATOMIC_RELEASE);
+    __atomic_fetch_and(&header->state, ~wire::kEarly, __ATOMIC_ACQ_REL);
+    early_ = false;
+    return {};
+  });
+  if (!was_attached && attachment_) {
+    (void)attachment_->detach();
+    attachment_.reset();
+  }
+  if (!looked && is_gone(looked.error())) return {};
+  return looked;
+}
+
+int Tracee::event_fd() const { return pidfd_.get(); }
+
+Result<Happening> Tracee::look() {
+  if (ended_) return Happening::kNothing;
+  if (launched_) {
+    for (;;) {
+      TL_TRY_ASSIGN(const std::optional<target::Event> event, launched_->attachment().wait_event(milliseconds(0)));
+      if (!event) return Happening::kNothing;
+      switch (event->kind) {
+        case target::Event::Kind::kExit:
+          ended_ = true;
+          exit_status_ = event->status;
+          return Happening::kExited;
+        case target::Event::Kind::kExec: return Happening::kExecuted;
+        case target::Event::Kind::kTrap: TL_TRY(launched_->attachment().resume(event->tid, SIGTRAP)); break;
+        default: break;
+      }
+    }
+  }
+  pollfd exit{pidfd_.get(), POLLIN, 0};
+  if (::poll(&exit, 1, 0) > 0) {
+    ended_ = true;
+    return Happening::kExited;
+  }
+  const auto stat = target::read_stat(pid_);
+  if (stat && !stat->is_dead() && stat->start_code.value() != 0 && stat->start_code != start_code_) {
+    start_code_ = stat->start_code;
+    return Happening::kExecuted;
+  }
+  return Happening::kNothing;
+}
+
+Result<std::vector<std::string>> Tracee::disarm() {
+  std::vector<std::string> left;
+  deactivate();
+  if (ended_ || !installation_) {
+    forget();
+    return left;
+  }
+  const Result<> done = release_all(left);
+  if (!done && is_gone(done.error())) {
+    ended_ = true;
+    forget();
+    return left;
+  }
+  if (!done) return done.error();
+  installation_.reset();
+  if (attachment_) {
+    (void)attachment_->detach();
+    attachment_.reset();
+  }
+  if (launched_) (void)launched_->attachment().detach();
+  return left;
+}
+
+Result<> Tracee::release_all(std::vector<std::string>& left) {
+  std::size_t foreign = 0;
+  bool clean = false;
+  TL_TRY(while_stopped([&](target::StoppedProcess& process) -> Result<> {
+    TL_TRY_ASSIGN(foreign, installation_->disarm(process));
+    return {};
+  }));
+  if (foreign != 0) {
+    left.push_back(fmt::format("{} site{} of pid {} patched over by somebody else: left as they are, switched off", foreign,
+                               foreign == 1 ? " was" : "s were", pid_.value));
+    return {};
+  }
+  for (int n = 0; n < kTries && !clean; ++n) {
+    TL_TRY(while_stopped([&](target::StoppedProcess& process) -> Result<> {
+      TL_TRY_ASSIGN(clean, installation_->release(process));
+      if (!clean) return {};
+      TL_TRY_ASSIGN(target::RemoteCalls calls, target::RemoteCalls::begin(process));
+      if (arena_) TL_TRY(arena_->remove(calls));
+      if (fork_page_) TL_TRY(fork_page_->remove(calls));
+      fork_page_.reset();
+      return calls.end();
+    }));
+    if (!clean) pause_for(pause_before_try(n));
+  }
+  if (!clean) {
+    left.push_back(fmt::format("a thread of pid {} is still in code of ours: it stays mapped, unused", pid_.value));
+  }
+  return {};
+}
+
+void Tracee::kill_launched() {
+  if (launched_ && !ended_) ::kill(pid_.value, SIGKILL);
+}
+
+void Tracee::forget() {
+  active_ = false;
+  if (installation_) installation_->forget();
+  if (fork_page_) fork_page_->forget();
+  if (arena_) arena_->forget();
+  fork_page_.reset();
+  installation_.reset();
+}
+
+bool Tracee::reads_memory(RemoteAddr from, std::span<std::byte> out) const {
+  return memory_ && memory_->read(from, out).has_value();
+}
+
+}  // namespace trapline::session

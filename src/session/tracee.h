@@ -1,0 +1,137 @@
+// One traced process, from being found or started to being left as it was.
+//
+// The steps, in order:
+//   attach() or launch()   nothing is changed yet; a launched command is stopped before its first instruction
+//   load()                 its modules are read; a launched command is run to its entry point first
+//   reserve()              stopped: arena, fork page and code regions are mapped
+//   prepare()              running: trampolines are written to the regions
+//   arm()                  stopped: the jumps are written; the process runs on
+//   activate()             bodies begin to count
+//   deactivate()           they cease to
+//   disarm()               stopped: the original bytes are put back; then all that was mapped is unmapped
+//
+// A process that was attached to is let go of after arm() and runs alone. A launched one stays attached, so that an exec
+// is seen before its new image runs. A process that ends at any moment is no error: ended() tells.
+
+#pragma once
+
+#include <signal.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/address.h"
+#include "base/result.h"
+#include "probes/installation.h"
+#include "probes/module_cache.h"
+#include "probes/site_planner.h"
+#include "target/arena_mapping.h"
+#include "target/attach.h"
+#include "target/code_region.h"
+#include "target/launch.h"
+#include "wire/arena.h"
+
+namespace trapline::session {
+
+// How long the process was stopped, for -v.
+struct StopTimes {
+  std::chrono::nanoseconds longest{0};
+  std::chrono::nanoseconds total{0};
+  unsigned count = 0;
+  void add(std::chrono::nanoseconds time);
+};
+
+enum class Happening : std::uint8_t { kNothing, kExited, kExecuted };
+
+class Tracee {
+ public:
+  // Errors: one line that names the rule in the way (kPermission, kNotFound, kUnsupported).
+  static Result<Tracee> attach(Pid pid);
+  // `signal_mask`: what the command starts with.
+  static Result<Tracee> launch(const std::string& command, const sigset_t& signal_mask);
+
+  Tracee(Tracee&&) noexcept;
+  ~Tracee();  // disarms what is still armed
+
+  Pid pid() const { return pid_; }
+  bool launched() const { return launched_.has_value(); }
+  bool ended() const { return ended_; }
+  bool active() const { return active_; }
+
+  Result<> load();
+  probes::ModuleCache& modules() { return *modules_; }
+  std::size_t thread_count() const;
+
+  // `plans` and `object` outlive the tracee's probes. Errors: kTargetGone and what the parts say.
+  Result<> reserve(const wire::Layout& layout, const probes::SitePlans& plans, std::span<const std::byte> object);
+  std::span<std::byte> arena() const;  // our mapping of it; stays readable after the process has ended
+  RemoteAddr arena_address() const;
+  RemoteAddr alive_address() const;
+  // In the header: pid, ids, thread-id offset, state EARLY. The clock and names are the session's.
+  void fill_header(wire::Header& header) const;
+
+  Result<> prepare(std::span<const probes::ProbeBinding> bindings);
+  Result<probes::ArmReport> arm();
+  const std::vector<probes::RefusedPlace>& refused() const;
+
+  void activate();
+  void deactivate();
+  // True: a thread had no thread pointer when the process was armed (a static program's first instructions), so its
+  // bodies ask the kernel who they are. end_early() looks whether that is over.
+  bool early() const { return early_ && active_; }
+  Result<> end_early();
+
+  // What happened since the last call: the end of the process, or an exec (of a launched one: it is stopped at the new
+  // image's start and load() is next; of another: it runs on).
+  Result<Happening> look();
+  // Readable when look() has something to tell; -1: only looking tells.
+  int event_fd() const;
+
+  // Restores the process. The texts say what could not be taken back and why; empty: it is as it was.
+  Result<std::vector<std::string>> disarm();
+  // Ends a launched command; no-op for others.
+  void kill_launched();
+  // Everything in the process is gone (exec, exit): forgets it without touching the process.
+  void forget();
+
+  bool reads_memory(RemoteAddr from, std::span<std::byte> out) const;
+  const StopTimes& stop_times() const { return stop_times_; }
+  // The wait status of a launched command that has ended.
+  std::optional<int> exit_status() const { return exit_status_; }
+
+ private:
+  explicit Tracee(Pid pid) : pid_(pid) {}
+
+  template <typename F>
+  Result<> while_stopped(F f);
+  target::Attachment* attachment();
+  Result<> seize();
+  Result<> read_identity();
+  Result<> release_all(std::vector<std::string>& left);
+
+  Pid pid_;
+  std::optional<target::LaunchedProcess> launched_;
+  std::optional<target::Attachment> attachment_;    // of a process that was not launched; only while it is needed
+  std::optional<target::StoppedProcess> held_;      // a launched process, until it is armed
+  std::unique_ptr<probes::ModuleCache> modules_;
+  std::shared_ptr<target::Memory> memory_;  // of the present image
+  Fd pidfd_;
+  RemoteAddr start_code_;
+
+  std::optional<target::ArenaMapping> arena_;
+  std::optional<target::ForkPage> fork_page_;
+  std::unique_ptr<probes::Installation> installation_;
+  std::uint32_t tid_offset_ = 0;
+  bool early_ = false;
+  bool active_ = false;
+  bool ended_ = false;
+  std::optional<int> exit_status_;
+  StopTimes stop_times_;
+};
+
+}  // namespace trapline::session

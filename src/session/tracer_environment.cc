@@ -1,0 +1,114 @@
+#include "session/tracer_environment.h"
+
+#include <sched.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "session/clock.h"
+#include "wire/arena.h"
+
+namespace trapline::session {
+
+namespace {
+
+std::uint64_t thread_cpu_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+std::uint32_t current_cpu() {
+  const int cpu = sched_getcpu();
+  return cpu < 0 ? 0 : static_cast<std::uint32_t>(cpu);
+}
+
+}  // namespace
+
+TracerEnvironment::TracerEnvironment(const plan::Program& program, std::span<std::byte> globals,
+                                     consume::AggregationStore& store, TargetReader reader)
+    : program_(program),
+      globals_(globals),
+      store_(store),
+      reader_(std::move(reader)),
+      this_area_(program),
+      self_((program.self_size + 7) / 8),
+      tid_(static_cast<std::uint32_t>(gettid())),
+      execname_("trapline") {}
+
+interp::Outcome TracerEnvironment::fire(std::uint32_t probe, const plan::ProbeName& name,
+                                        std::span<const std::uint32_t> clauses, const Arguments& arguments) {
+  probe_ = probe;
+  name_ = &name;
+  arguments_ = arguments;
+  return interp::run_firing(program_, clauses, *this, this_area_);
+}
+
+std::vector<consume::Record> TracerEnvironment::take_records() { return std::exchange(records_, {}); }
+
+std::uint64_t TracerEnvironment::argument(unsigned n) { return n < arguments_.size() ? arguments_[n] : 0; }
+
+std::uint64_t TracerEnvironment::builtin(plan::Builtin which) {
+  switch (which) {
+    case plan::Builtin::kPid: return static_cast<std::uint64_t>(getpid());
+    case plan::Builtin::kPpid: return static_cast<std::uint64_t>(getppid());
+    case plan::Builtin::kTid: return tid_;
+    case plan::Builtin::kUid: return getuid();
+    case plan::Builtin::kGid: return getgid();
+    case plan::Builtin::kCpu: return current_cpu();
+    case plan::Builtin::kProbeId: return name_->id;
+    case plan::Builtin::kTimestamp: return Clock::monotonic_ns();
+    case plan::Builtin::kWallTimestamp: return Clock::wall_ns();
+    case plan::Builtin::kVirtualTimestamp: return thread_cpu_ns();
+    default: return 0;
+  }
+}
+
+std::string_view TracerEnvironment::builtin_string(plan::Builtin which) {
+  switch (which) {
+    case plan::Builtin::kExecname: return execname_;
+    case plan::Builtin::kProbeProvider: return name_->provider;
+    case plan::Builtin::kProbeModule: return name_->module;
+    case plan::Builtin::kProbeFunction: return name_->function;
+    case plan::Builtin::kProbeName: return name_->name;
+    default: return {};
+  }
+}
+
+std::span<std::byte> TracerEnvironment::self_area() { return std::as_writable_bytes(std::span(self_)); }
+
+void TracerEnvironment::aggregate(std::uint32_t aggregation, std::span<const std::uint64_t> key, std::int64_t value,
+                                  std::int64_t weight) {
+  if (!store_.update(aggregation, key, value, weight)) ++drops_.aggregation;
+}
+
+// The tracer's own records lie in ordinary memory: there is always room.
+bool TracerEnvironment::reserve(std::uint32_t) { return true; }
+
+void TracerEnvironment::commit(std::uint32_t clause, std::span<const std::byte> payload) {
+  add_record(clause, wire::kRecordData, payload);
+}
+
+void TracerEnvironment::fault(std::uint32_t clause, plan::Fault fault, std::uint32_t instruction,
+                              std::uint64_t address) {
+  const wire::FaultPayload payload{static_cast<std::uint32_t>(fault), instruction, address};
+  add_record(clause, wire::kRecordFault, std::as_bytes(std::span(&payload, 1)));
+}
+
+// The record that carries the status says it all; see report.
+void TracerEnvironment::exit(std::int64_t) {}
+
+void TracerEnvironment::add_record(std::uint32_t clause, std::uint16_t kind, std::span<const std::byte> payload) {
+  consume::Record record;
+  record.clause = clause;
+  record.kind = kind;
+  record.probe = probe_;
+  record.cpu = current_cpu();
+  record.tid = tid_;
+  record.tsc = Clock::read_tsc();
+  record.payload.assign(payload.begin(), payload.end());
+  records_.push_back(std::move(record));
+}
+
+}  // namespace trapline::session

@@ -1,0 +1,80 @@
+// Where BEGIN, END, ERROR and tick clauses run: in the tracer, by the reference evaluator.
+//
+// They share the globals of the traced process's arena with its bodies; their aggregations go straight into the store,
+// their records are collected here in the order of their firing. What a body sees of the running thread, such a clause
+// sees of the tracer's: pid, tid and execname are the tracer's own, as in DTrace.
+
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "consume/aggregation_store.h"
+#include "consume/record.h"
+#include "interp/environment.h"
+#include "interp/run.h"
+#include "plan/plan.h"
+
+namespace trapline::session {
+
+// Copies memory of the traced process; false: not all of it is readable.
+using TargetReader = std::function<bool(RemoteAddr, std::span<std::byte>)>;
+
+class TracerEnvironment final : public interp::Environment {
+ public:
+  // All of them outlive the environment. `globals`: at least Program::globals_size bytes, 8-byte aligned.
+  TracerEnvironment(const plan::Program& program, std::span<std::byte> globals,
+                    consume::AggregationStore& store, TargetReader reader);
+
+  using Arguments = std::array<std::uint64_t, 10>;
+
+  // Fires `probe` (its index in the session, its name): runs `clauses` in order. Faults become fault records.
+  interp::Outcome fire(std::uint32_t probe, const plan::ProbeName& name, std::span<const std::uint32_t> clauses,
+                       const Arguments& arguments);
+
+  // After the globals have moved: another arena.
+  void set_globals(std::span<std::byte> globals) { globals_ = globals; }
+
+  // What was recorded since the last call, in order.
+  std::vector<consume::Record> take_records();
+  consume::Drops drops() const { return drops_; }
+
+ private:
+  std::uint64_t argument(unsigned n) override;
+  std::uint64_t builtin(plan::Builtin which) override;
+  std::string_view builtin_string(plan::Builtin which) override;
+  std::span<std::byte> globals() override { return globals_; }
+  std::span<std::byte> self_area() override;
+  std::uint64_t thread_key() override { return tid_; }
+  bool read_target(RemoteAddr address, std::span<std::byte> out) override { return reader_(address, out); }
+  void aggregate(std::uint32_t aggregation, std::span<const std::uint64_t> key, std::int64_t value,
+                 std::int64_t weight) override;
+  bool reserve(std::uint32_t clause) override;
+  void commit(std::uint32_t clause, std::span<const std::byte> payload) override;
+  void fault(std::uint32_t clause, plan::Fault fault, std::uint32_t instruction, std::uint64_t address) override;
+  void exit(std::int64_t status) override;
+  void dynamic_drop() override { ++drops_.dynamic; }
+  void aggregation_drop() override { ++drops_.aggregation; }
+
+  void add_record(std::uint32_t clause, std::uint16_t kind, std::span<const std::byte> payload);
+
+  const plan::Program& program_;
+  std::span<std::byte> globals_;
+  consume::AggregationStore& store_;
+  TargetReader reader_;
+  interp::ThisArea this_area_;
+  std::vector<std::uint64_t> self_;
+  std::uint32_t tid_;
+  std::string execname_;
+  std::uint32_t probe_ = 0;
+  const plan::ProbeName* name_ = nullptr;
+  Arguments arguments_{};
+  std::vector<consume::Record> records_;
+  consume::Drops drops_;
+};
+
+}  // namespace trapline::session

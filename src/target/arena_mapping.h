@@ -1,0 +1,49 @@
+// Memory shared by the target and the tracer, made so that no byte of the target's memory is written and no descriptor
+// stays open in it.
+//
+//   memfd_create in the target (its name: a string that the target has anyway) -> the descriptor is taken over by
+//   pidfd_getfd, or opened as /proc/PID/task/TID/fd/N -> checked to be that memfd -> sized and allocated by the tracer ->
+//   sealed against shrinking, growing and further seals -> mapped in both.
+//
+// The seals matter: a target that could truncate the file would kill the tracer by SIGBUS. The contents are hostile
+// all the same. In the target the mapping is never locked (munlock) and left out of core dumps.
+// Sources: memfd_create(2), pidfd_getfd(2), mmap(2), mlock(2).
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/address.h"
+#include "base/result.h"
+#include "target/remote_syscall.h"
+#include "target/stopped.h"
+
+namespace trapline::target {
+
+class ArenaMapping {
+ public:
+  // `size` is rounded up to whole pages; zeroed. Errors name the limit that was hit (descriptors, address space, memory).
+  static Result<ArenaMapping> create(RemoteCalls& calls, std::uint64_t size);
+
+  ArenaMapping(ArenaMapping&&) noexcept;
+  ArenaMapping& operator=(ArenaMapping&&) noexcept;
+  ~ArenaMapping();  // unmaps here; in the target it stays, unless remove() was called
+
+  RemoteAddr remote() const { return range_.start; }
+  AddressRange remote_range() const { return range_; }
+  std::span<std::byte> local() const { return local_; }
+
+  // Unmaps it in the target. Precondition: no body runs or will run that uses it. The tracer's side stays readable.
+  Result<> remove(RemoteCalls& calls);
+  // The target has ended or its image was replaced: nothing is left to be removed.
+  void forget() { range_ = {}; }
+
+ private:
+  ArenaMapping() = default;
+  std::span<std::byte> local_;
+  AddressRange range_;
+};
+
+}  // namespace trapline::target

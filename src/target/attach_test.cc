@@ -1,0 +1,673 @@
+#include "target/attach.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <sys/sysinfo.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "target/process.h"
+#include "target/stopped.h"
+#include "target/test_child.h"
+#include "target/text.h"
+
+namespace trapline::target {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::Shared;
+using testing::TestChild;
+
+int spin(Shared& shared, int threads) {
+  std::vector<std::thread> all;
+  for (int i = 0; i < threads; ++i) {
+    all.emplace_back([&shared, i] {
+      ++shared.ready;
+      while (shared.stop == 0) shared.counters[i].fetch_add(1, std::memory_order_relaxed);
+    });
+  }
+  for (auto& t : all) t.join();
+  return 7;
+}
+
+char state_of(Pid pid) {
+  const auto stat = read_stat(pid);
+  return stat ? stat->state : '-';
+}
+
+bool anyone_stopped(Pid pid) {
+  const auto tasks = read_tasks(pid);
+  if (!tasks) return false;
+  for (const Tid tid : *tasks) {
+    const auto stat = read_stat(pid, tid);
+    if (stat && (stat->state == 'T' || stat->state == 't')) return true;
+  }
+  return false;
+}
+
+TEST(Attach, StopsAndLetsGoOfBusyThreadsManyTimes) {
+  constexpr int kThreads = 8;
+  constexpr int kRounds = 200;
+  TestChild child([](Shared& s) { return spin(s, kThreads); });
+  ASSERT_TRUE(child.await_ready(kThreads));
+  std::vector<std::chrono::nanoseconds> times, reported;
+  for (int i = 0; i < kRounds; ++i) {
+    auto attachment = Attachment::seize(child.pid());
+    ASSERT_TRUE(attachment) << attachment.error().text();
+    EXPECT_EQ(attachment->threads().size(), kThreads + 1u);
+    const auto before = Clock::now();
+    auto stopped = attachment->stop();
+    ASSERT_TRUE(stopped) << stopped.error().text();
+    EXPECT_EQ(stopped->threads().size(), kThreads + 1u);
+    std::array<std::uint64_t, kThreads> counts{};
+    for (int t = 0; t < kThreads; ++t) counts[t] = child.shared().counters[t];
+    if (i % 20 == 0) std::this_thread::sleep_for(1ms);
+    for (int t = 0; t < kThreads; ++t) EXPECT_EQ(counts[t], child.shared().counters[t]);
+    reported.push_back(stopped->stopped_for());
+    ASSERT_TRUE(i % 2 == 0 ? stopped->detach() : stopped->resume());
+    times.push_back(Clock::now() - before);
+    if (i % 2 != 0) {
+      ASSERT_TRUE(attachment->detach());
+    }
+  }
+  EXPECT_TRUE(TestChild::eventually([&] { return !anyone_stopped(child.pid()); }));
+  for (int t = 0; t < kThreads; ++t) {
+    const auto count = child.shared().counters[t].load();
+    EXPECT_TRUE(TestChild::eventually([&] { return child.shared().counters[t] != count; }));
+  }
+  std::ranges::sort(times);
+  const auto us = [](auto d) { return static_cast<int>(std::chrono::duration_cast<std::chrono::microseconds>(d).count()); };
+  RecordProperty("stop_median_us", us(times[kRounds / 2]));
+  RecordProperty("stop_max_us", us(times.back()));
+  printf("stop to release, 8 spinning threads, %d CPUs: median %d us, max %d us\n", get_nprocs(), us(times[kRounds / 2]),
+         us(times.back()));
+  child.shared().stop = 1;
+  const int status = child.wait();
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << status;
+}
+
+TEST(Attach, ThreadsThatComeAndGo) {
+  TestChild child([](Shared& s) {
+    std::vector<std::thread> makers;
+    for (int i = 0; i < 3; ++i) {
+      makers.emplace_back([&s, i] {
+        ++s.ready;
+        while (s.stop == 0) {
+          std::thread([&s, i] { s.counters[i]++; }).join();
+        }
+      });
+    }
+    for (auto& t : makers) t.join();
+    return 3;
+  });
+  ASSERT_TRUE(child.await_ready(3));
+  for (int i = 0; i < 100; ++i) {
+    auto attachment = Attachment::seize(child.pid());
+    ASSERT_TRUE(attachment) << attachment.error().text();
+    auto stopped = attachment->stop();
+    ASSERT_TRUE(stopped) << stopped.error().text();
+    const auto tasks = read_tasks(child.pid());
+    ASSERT_TRUE(tasks);
+    for (const Tid tid : *tasks) {
+      const auto stat = read_stat(child.pid(), tid);
+      EXPECT_TRUE(!stat || stat->is_dead() || stopped->find(tid) != nullptr) << stat->state;
+    }
+    const auto count = child.shared().counters[0].load() + child.shared().counters[1].load();
+    std::this_thread::sleep_for(200us);
+    EXPECT_EQ(count, child.shared().counters[0].load() + child.shared().counters[1].load());
+    ASSERT_TRUE(stopped->detach());
+  }
+  child.shared().stop = 1;
+  EXPECT_EQ(WEXITSTATUS(child.wait()), 3);
+}
+
+// Each blocked call must not see the attach: it returns what it would have returned.
+struct BlockedCall {
+  const char* name;
+  int (*call)(Shared&);     // returns 0 if it returned as it should
+  void (*release)(TestChild&);
+};
+
+int g_pipe[2];
+
+void release_by_pipe(TestChild&) { (void)!::write(g_pipe[1], "x", 1); }
+void release_by_nothing(TestChild&) {}
+void release_by_signal(TestChild& child) { child.kill(SIGUSR1); }
+
+const BlockedCall kBlockedCalls[] = {
+    {"read", [](Shared&) { char c; return ::read(g_pipe[0], &c, 1) == 1 ? 0 : errno; }, release_by_pipe},
+    {"nanosleep",
+     [](Shared&) {
+       ::timespec t{0, 300'000'000};
+       return ::nanosleep(&t, nullptr) == 0 ? 0 : errno;
+     },
+     release_by_nothing},
+    {"futex",
+     [](Shared&) {
+       unsigned word = 0;
+       const ::timespec t{0, 300'000'000};
+       const long rc = ::syscall(SYS_futex, &word, FUTEX_WAIT, 0, &t, nullptr, 0);
+       return rc == -1 && errno == ETIMEDOUT ? 0 : errno;
+     },
+     release_by_nothing},
+    {"epoll_wait",
+     [](Shared&) {
+       const int fd = ::epoll_create1(0);
+       ::epoll_event e{EPOLLIN, {}};
+       ::epoll_ctl(fd, EPOLL_CTL_ADD, g_pipe[0], &e);
+       return ::epoll_wait(fd, &e, 1, 10'000) == 1 ? 0 : errno;
+     },
+     release_by_pipe},
+    {"epoll_pwait",
+     [](Shared&) {
+       const int fd = ::epoll_create1(0);
+       ::epoll_event e{EPOLLIN, {}};
+       ::epoll_ctl(fd, EPOLL_CTL_ADD, g_pipe[0], &e);
+       sigset_t mask;
+       sigfillset(&mask);
+       return ::epoll_pwait(fd, &e, 1, 10'000, &mask) == 1 ? 0 : errno;
+     },
+     release_by_pipe},
+    {"poll",
+     [](Shared&) {
+       ::pollfd p{g_pipe[0], POLLIN, 0};
+       return ::poll(&p, 1, 10'000) == 1 ? 0 : errno;
+     },
+     release_by_pipe},
+    {"ppoll",
+     [](Shared&) {
+       ::pollfd p{g_pipe[0], POLLIN, 0};
+       sigset_t mask;
+       sigfillset(&mask);
+       const ::timespec t{10, 0};
+       return ::ppoll(&p, 1, &t, &mask) == 1 ? 0 : errno;
+     },
+     release_by_pipe},
+    {"sigtimedwait",
+     [](Shared&) {
+       sigset_t set;
+       sigemptyset(&set);
+       sigaddset(&set, SIGUSR1);
+       ::sigprocmask(SIG_BLOCK, &set, nullptr);
+       const ::timespec t{10, 0};
+       return ::sigtimedwait(&set, nullptr, &t) == SIGUSR1 ? 0 : errno;
+     },
+     release_by_signal},
+    {"recv with a timeout",
+     [](Shared&) {
+       int fds[2];
+       ::socketpair(AF_UNIX, SOCK_STREAM, 0, fds);
+       const ::timeval t{0, 300'000};
+       ::setsockopt(fds[0], SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t);
+       char c;
+       return ::recv(fds[0], &c, 1, 0) == -1 && errno == EAGAIN ? 0 : errno;
+     },
+     release_by_nothing},
+    {"sigsuspend",
+     [](Shared&) {
+       sigset_t set, none;
+       sigemptyset(&set);
+       sigaddset(&set, SIGUSR1);
+       ::sigprocmask(SIG_BLOCK, &set, nullptr);
+       struct ::sigaction action {};
+       action.sa_handler = [](int) {};
+       ::sigaction(SIGUSR1, &action, nullptr);
+       sigemptyset(&none);
+       const int rc = ::sigsuspend(&none);
+       sigset_t now;
+       ::sigprocmask(SIG_BLOCK, nullptr, &now);
+       return rc == -1 && errno == EINTR && sigismember(&now, SIGUSR1) == 1 ? 0 : 1000 + errno;
+     },
+     release_by_signal},
+};
+
+class BlockedIn : public ::testing::TestWithParam<BlockedCall> {};
+
+TEST_P(BlockedIn, GoesOnUnharmed) {
+  const BlockedCall& blocked = GetParam();
+  ASSERT_EQ(::pipe(g_pipe), 0);
+  TestChild child([&](Shared& s) {
+    ++s.ready;
+    return blocked.call(s);
+  });
+  ASSERT_TRUE(child.await_ready());
+  ASSERT_TRUE(TestChild::eventually([&] { return state_of(child.pid()) == 'S'; }));
+  for (int i = 0; i < 5; ++i) {
+    auto attachment = Attachment::seize(child.pid());
+    ASSERT_TRUE(attachment) << attachment.error().text();
+    auto stopped = attachment->stop();
+    ASSERT_TRUE(stopped) << stopped.error().text();
+    ASSERT_EQ(stopped->threads().size(), 1u);
+    EXPECT_TRUE(stopped->threads()[0].registers.restarts_system_call());
+    ASSERT_TRUE(stopped->resume());
+    ASSERT_TRUE(attachment->detach());
+  }
+  ASSERT_TRUE(TestChild::eventually([&] { return state_of(child.pid()) == 'S' || state_of(child.pid()) == 'Z'; }));
+  blocked.release(child);
+  const int status = child.wait();
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  ::close(g_pipe[0]);
+  ::close(g_pipe[1]);
+}
+INSTANTIATE_TEST_SUITE_P(Attach, BlockedIn, ::testing::ValuesIn(kBlockedCalls), [](const auto& test) {
+  std::string name = test.param.name;
+  std::ranges::replace(name, ' ', '_');
+  return name;
+});
+
+TEST(Attach, GroupStopIsKept) {
+  TestChild child([](Shared& s) { return spin(s, 2); });
+  ASSERT_TRUE(child.await_ready(2));
+  child.kill(SIGSTOP);
+  ASSERT_TRUE(TestChild::eventually([&] { return state_of(child.pid()) == 'T'; }));
+  for (int i = 0; i < 20; ++i) {
+    auto attachment = Attachment::seize(child.pid());
+    ASSERT_TRUE(attachment) << attachment.error().text();
+    auto stopped = attachment->stop();
+    ASSERT_TRUE(stopped) << stopped.error().text();
+    ASSERT_EQ(stopped->threads().size(), 3u);
+    for (const auto& t : stopped->threads()) EXPECT_TRUE(t.group_stopped);
+    ASSERT_TRUE(stopped->resume());
+    (void)attachment->wait_event(5ms);
+    const auto count = child.shared().counters[0].load();
+    std::this_thread::sleep_for(1ms);
+    EXPECT_EQ(count, child.shared().counters[0].load());
+    ASSERT_TRUE(attachment->detach());
+    EXPECT_TRUE(TestChild::eventually([&] { return state_of(child.pid()) == 'T'; }));
+  }
+  const auto count = child.shared().counters[0].load();
+  child.kill(SIGCONT);
+  EXPECT_TRUE(TestChild::eventually([&] { return child.shared().counters[0] != count; }));
+  child.shared().stop = 1;
+  EXPECT_EQ(WEXITSTATUS(child.wait()), 7);
+}
+
+TEST(Attach, ContinueOfAGroupStopWhileAttached) {
+  TestChild child([](Shared& s) { return spin(s, 2); });
+  ASSERT_TRUE(child.await_ready(2));
+  auto attachment = Attachment::seize(child.pid());
+  ASSERT_TRUE(attachment);
+  child.kill(SIGSTOP);
+  ASSERT_TRUE(TestChild::eventually([&] {
+    (void)attachment->wait_event(1ms);
+    const auto count = child.shared().counters[0].load();
+    std::this_thread::sleep_for(2ms);
+    return count == child.shared().counters[0].load();
+  }));
+  const auto count = child.shared().counters[0].load();
+  child.kill(SIGCONT);
+  EXPECT_TRUE(TestChild::eventually([&] {
+    (void)attachment->wait_event(1ms);
+    return child.shared().counters[0] != count;
+  }));
+  ASSERT_TRUE(attachment->detach());
+  child.shared().stop = 1;
+  EXPECT_EQ(WEXITSTATUS(child.wait()), 7);
+}
+
+std::atomic<std::uint64_t>* g_received;
+std::uint64_t g_expected;
+std::atomic<std::uint64_t>* g_disorder;
+
+TEST(Attach, EverySignalIsDeliveredOnceAndInOrder) {
+  TestChild child([](Shared& s) {
+    g_received = &s.counters[10];
+    g_disorder = &s.counters[11];
+    struct ::sigaction action {};
+    action.sa_flags = SA_SIGINFO | SA_RESTART;
+    action.sa_sigaction = [](int, ::siginfo_t* info, void*) {
+      if (static_cast<std::uint64_t>(info->si_value.sival_int) != g_expected++) ++*g_disorder;
+      ++*g_received;
+    };
+    ::sigaction(SIGRTMIN, &action, nullptr);
+    ++s.ready;
+    while (s.stop == 0) ++s.counters[0];
+    return 0;
+  });
+  ASSERT_TRUE(child.await_ready());
+  int sent = 0;
+  const auto send = [&](int n) {
+    for (int i = 0; i < n; ++i) {
+      ::sigval value{};
+      value.sival_int = sent;
+      if (::sigqueue(child.pid().value, SIGRTMIN, value) == 0) ++sent;
+    }
+  };
+  for (int i = 0; i < 100; ++i) {
+    send(3);
+    auto attachment = Attachment::seize(child.pid());
+    ASSERT_TRUE(attachment);
+    send(3);
+    auto stopped = attachment->stop();
+    ASSERT_TRUE(stopped) << stopped.error().text();
+    send(5);
+    ASSERT_TRUE(stopped->resume());
+    send(3);
+    ASSERT_TRUE(attachment->wait_event(0ms));
+    ASSERT_TRUE(attachment->detach());
+  }
+  EXPECT_TRUE(TestChild::eventually([&] { return child.shared().counters[10] == static_cast<std::uint64_t>(sent); }))
+      << child.shared().counters[10] << " of " << sent;
+  EXPECT_EQ(child.shared().counters[11], 0u);
+  child.shared().stop = 1;
+  EXPECT_EQ(child.wait(), 0);
+}
+
+TEST(Attach, VforkParentTimesOutAndIsNotHarmed) {
+  ASSERT_EQ(::pipe(g_pipe), 0);
+  TestChild child([](Shared& s) {
+    std::thread busy([&s] {
+      ++s.ready;
+      while (s.stop == 0) ++s.counters[0];
+    });
+    const pid_t grandchild = ::vfork();
+    if (grandchild == 0) {
+      ++s.ready;
+      char c;
+      (void)!::read(g_pipe[0], &c, 1);
+      ::_exit(5);
+    }
+    int status = 0;
+    ::waitpid(grandchild, &status, 0);
+    s.stop = 1;
+    busy.join();
+    return WEXITSTATUS(status);
+  });
+  ASSERT_TRUE(child.await_ready(2));
+  const auto attachment = Attachment::seize(child.pid(), {.follow = {}, .timeout = 50ms, .kill_on_exit = false});
+  ASSERT_FALSE(attachment);
+  EXPECT_EQ(attachment.error().code(), ErrorCode::kTimeout);
+  EXPECT_NE(attachment.error().text().find("vfork"), std::string::npos) << attachment.error().text();
+  const auto count = child.shared().counters[0].load();
+  EXPECT_TRUE(TestChild::eventually([&] { return child.shared().counters[0] != count; }));
+  release_by_pipe(child);
+  EXPECT_EQ(WEXITSTATUS(child.wait()), 5);
+}
+
+TEST(Attach, VforkWhileSeizedTimesOutAndRollsBack) {
+  ASSERT_EQ(::pipe(g_pipe), 0);
+  TestChild child([](Shared& s) {
+    std::thread busy([&s] {
+      ++s.ready;
+      while (s.stop == 0) ++s.counters[0];
+    });
+    while (s.counters[1] == 0) ::usleep(100);
+    const pid_t grandchild = ::vfork();
+    if (grandchild == 0) {
+      ++s.ready;
+      char c;
+      (void)!::read(g_pipe[0], &c, 1);
+      ::_exit(5);
+    }
+    int status = 0;
+    ::waitpid(grandchild, &status, 0);
+    s.stop = 1;
+    busy.join();
+    return WEXITSTATUS(status);
+  });
+  ASSERT_TRUE(child.await_ready(1));
+  auto attachment = Attachment::seize(child.pid());
+  ASSERT_TRUE(attachment);
+  child.shared().counters[1] = 1;
+  ASSERT_TRUE(child.await_ready(2));
+  const auto before = Clock::now();
+  {
+    const auto stopped = attachment->stop({.timeout = 50ms});
+    ASSERT_FALSE(stopped);
+    EXPECT_EQ(stopped.error().code(), ErrorCode::kTimeout);
+    EXPECT_NE(stopped.error().text().find("vfork"), std::string::npos) << stopped.error().text();
+  }
+  EXPECT_LT(Clock::now() - before, 500ms);
+  const auto count = child.shared().counters[0].load();
+  EXPECT_TRUE(TestChild::eventually([&] { return child.shared().counters[0] != count; }));
+  EXPECT_EQ(attachment->detach(20ms).error().code(), ErrorCode::kTimeout);
+  release_by_pipe(child);
+  ASSERT_TRUE(attachment->detach());
+  EXPECT_EQ(WEXITSTATUS(child.wait()), 5);
+}
+
+TEST(Attach, ZombieLeader) {
+  TestChild child([](Shared& s) {
+    std::thread([&s] {
+      ++s.ready;
+      while (s.stop == 0) ++s.counters[0];
+      ::_exit(4);
+    }).detach();
+    ::syscall(SYS_exit, 0);
+    return 0;
+  });
+  ASSERT_TRUE(child.await_ready());
+  ASSERT_TRUE(TestChild::eventually([&] { return state_of(child.pid()) == 'Z'; }));
+  EXPECT_TRUE(read_maps(child.pid()));
+  for (int i = 0; i < 10; ++i) {
+    auto attachment = Attachment::seize(child.pid());
+    ASSERT_TRUE(attachment) << attachment.error().text();
+    auto stopped = attachment->stop();
+    ASSERT_TRUE(stopped) << stopped.error().text();
+    EXPECT_EQ(stopped->threads().size(), 1u);
+    EXPECT_TRUE(stopped->memory().read_value<std::uint64_t>(stopped->threads()[0].registers.sp()));
+    ASSERT_TRUE(stopped->detach());
+  }
+  child.shared().stop = 1;
+  EXPECT_EQ(WEXITSTATUS(child.wait()), 4);
+}
+
+TEST(Attach, LeaderExitsWhileSeized) {
+  TestChild child([](Shared& s) {
+    std::thread([&s] {
+      ++s.ready;
+      while (s.stop == 0) ++s.counters[0];
+      ::_exit(4);
+    }).detach();
+    while (s.counters[1] == 0) ::usleep(100);
+    ::syscall(SYS_exit, 0);
+    return 0;
+  });
+  ASSERT_TRUE(child.await_ready());
+  auto attachment = Attachment::seize(child.pid());
+  ASSERT_TRUE(attachment) << attachment.error().text();
+  child.shared().counters[1] = 1;
+  ASSERT_TRUE(TestChild::eventually([&] { return state_of(child.pid()) == 'Z'; }));
+  {
+    auto stopped = attachment->stop();
+    ASSERT_TRUE(stopped) << stopped.error().text();
+    EXPECT_EQ(stopped->threads().size(), 1u);
+  }
+  child.shared().stop = 1;
+  std::optional<Event> last;
+  EXPECT_TRUE(TestChild::eventually([&] {
+    const auto event = attachment->wait_event(100ms);
+    if (event && *event) last = **event;
+    return attachment->gone();
+  }));
+  ASSERT_TRUE(last);
+  EXPECT_EQ(last->kind, Event::Kind::kExit);
+  EXPECT_EQ(WEXITSTATUS(last->status), 4);
+  child.taken();
+}
+
+TEST(Attach, ForkStormIsNotFollowedAndGoesOn) {
+  TestChild child([](Shared& s) {
+    std::vector<std::thread> makers;
+    for (int i = 0; i < 3; ++i) {
+      makers.emplace_back([&s] {
+        ++s.ready;
+        while (s.stop == 0) {
+          const pid_t pid = ::fork();
+          if (pid == 0) ::_exit(6);
+          int status = 0;
+          if (pid > 0 && ::waitpid(pid, &status, 0) == pid && WEXITSTATUS(status) != 6) ++s.counters[1];
+          ++s.counters[0];
+        }
+      });
+    }
+    for (auto& t : makers) t.join();
+    return 2;
+  });
+  ASSERT_TRUE(child.await_ready(3));
+  for (int i = 0; i < 50; ++i) {
+    auto attachment = Attachment::seize(child.pid());
+    ASSERT_TRUE(attachment) << attachment.error().text();
+    {
+      auto stopped = attachment->stop();
+      ASSERT_TRUE(stopped) << stopped.error().text();
+    }
+    (void)attachment->wait_event(1ms);
+    ASSERT_TRUE(attachment->detach());
+  }
+  const auto count = child.shared().counters[0].load();
+  EXPECT_TRUE(TestChild::eventually([&] { return child.shared().counters[0] > count + 10; }));
+  EXPECT_EQ(child.shared().counters[1], 0u);
+  child.shared().stop = 1;
+  EXPECT_EQ(WEXITSTATUS(child.wait()), 2);
+}
+
+TEST(Attach, FollowedForksAreAdopted) {
+  TestChild child([](Shared& s) {
+    ++s.ready;
+    while (s.counters[1] == 0) ::usleep(100);
+    const pid_t pid = ::fork();
+    if (pid == 0) ::_exit(6);
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    return WEXITSTATUS(status);
+  });
+  ASSERT_TRUE(child.await_ready());
+  auto attachment = Attachment::seize(child.pid(), {.follow = {.forks = true}});
+  ASSERT_TRUE(attachment);
+  child.shared().counters[1] = 1;
+  std::optional<Event> event;
+  ASSERT_TRUE(TestChild::eventually([&] {
+    const auto e = attachment->wait_event(10ms);
+    if (e && *e) event = **e;
+    return event.has_value();
+  }));
+  ASSERT_EQ(event->kind, Event::Kind::kFork);
+  {
+    auto grandchild = attachment->adopt_child(*event);
+    ASSERT_TRUE(grandchild) << grandchild.error().text();
+    auto stopped = grandchild->stop();
+    ASSERT_TRUE(stopped) << stopped.error().text();
+    EXPECT_EQ(stopped->pid(), event->child);
+    ASSERT_TRUE(stopped->detach());
+  }
+  ASSERT_TRUE(attachment->detach());
+  EXPECT_EQ(WEXITSTATUS(child.wait()), 6);
+}
+
+TEST(Attach, ExecOfAThreadIsReported) {
+  TestChild child([](Shared& s) {
+    std::vector<std::thread> busy;
+    for (int i = 0; i < 3; ++i) {
+      busy.emplace_back([&s] {
+        ++s.ready;
+        for (;;) ++s.counters[0];
+      });
+    }
+    std::thread([&s] {
+      while (s.counters[1] == 0) ::usleep(100);
+      ::execl("/bin/sh", "sh", "-c", "exit 9", nullptr);
+    }).join();
+    return 1;
+  });
+  ASSERT_TRUE(child.await_ready(3));
+  auto attachment = Attachment::seize(child.pid());
+  ASSERT_TRUE(attachment);
+  child.shared().counters[1] = 1;
+  std::vector<Event> events;
+  ASSERT_TRUE(TestChild::eventually([&] {
+    const auto e = attachment->wait_event(10ms);
+    if (e && *e) {
+      events.push_back(**e);
+      if ((*e)->kind == Event::Kind::kExec) {
+        EXPECT_EQ(attachment->threads().size(), 1u);
+        EXPECT_EQ(attachment->image(), 1u);
+        EXPECT_TRUE(attachment->resume((*e)->tid));
+      }
+    }
+    return attachment->gone();
+  }));
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].kind, Event::Kind::kExec);
+  EXPECT_EQ(events[1].kind, Event::Kind::kExit);
+  EXPECT_EQ(WEXITSTATUS(events[1].status), 9);
+  child.taken();
+}
+
+TEST(Attach, ReportsExecutedInt3AndGoesOnBehindIt) {
+  TestChild child([](Shared& s) {
+    ++s.ready;
+    while (s.stop == 0) {
+      asm volatile("int3");
+      ++s.counters[0];
+    }
+    return 0;
+  });
+  // Its own int3 would kill it: attach before the loop is let go.
+  auto attachment = Attachment::seize(child.pid(), {.follow = {.traps = true}});
+  if (!attachment) GTEST_SKIP() << "the child was faster";
+  int hits = 0;
+  ASSERT_TRUE(TestChild::eventually([&] {
+    const auto e = attachment->wait_event(10ms);
+    if (e && *e && (*e)->kind == Event::Kind::kTrap) {
+      ++hits;
+      if (hits == 50) {
+        // Reported, and stopped in between: the int3 is executed again.
+        auto stopped = attachment->stop();
+        EXPECT_TRUE(stopped);
+      }
+      EXPECT_TRUE(attachment->resume((*e)->tid));
+    }
+    return hits >= 101;
+  }));
+  EXPECT_EQ(child.shared().counters[0], 99u);
+  child.kill(SIGKILL);
+}
+
+TEST(Attach, KilledAtAnyMoment) {
+  constexpr int kRounds = 60;
+  std::minstd_rand random(1);
+  int gone = 0;
+  for (int i = 0; i < kRounds; ++i) {
+    TestChild child([](Shared& s) { return spin(s, 4); });
+    ASSERT_TRUE(child.await_ready(4));
+    const auto delay = std::chrono::microseconds(random() % 3000);
+    const pid_t pid = child.pid().value;
+    std::thread killer([pid, delay] {
+      std::this_thread::sleep_for(delay);
+      ::kill(pid, SIGKILL);
+    });
+    const auto before = Clock::now();
+    const auto run = [&]() -> Result<> {
+      for (;;) {
+        TL_TRY_ASSIGN(auto attachment, Attachment::seize(child.pid()));
+        TL_TRY_ASSIGN(auto stopped, attachment.stop());
+        TL_TRY(stopped.memory().read_value<std::uint64_t>(stopped.threads()[0].registers.sp()));
+        TL_TRY(stopped.resume());
+        TL_TRY(attachment.wait_event(0ms));
+        if (attachment.gone()) return target::gone(child.pid());
+        TL_TRY(attachment.detach());
+      }
+    };
+    const auto result = run();
+    ASSERT_FALSE(result);
+    EXPECT_TRUE(result.error().code() == ErrorCode::kTargetGone || result.error().code() == ErrorCode::kNotFound)
+        << result.error().text();
+    ++gone;
+    EXPECT_LT(Clock::now() - before, 1s);
+    killer.join();
+  }
+  EXPECT_EQ(gone, kRounds);
+}
+
+}  // namespace
+}  // namespace trapline::target

@@ -1,0 +1,37 @@
+// signals [--wait] [N]: a timer's signal handler calls probed() as fast as it may, while the main
+// thread calls it too, until the main thread has done so N times: bodies get interrupted by bodies.
+// Prints both counts and their sum.
+
+#include <sys/time.h>
+
+#include "target.h"
+
+static volatile long sink;
+static volatile long long from_handler;
+
+PROBED long probed(long v) {
+  sink = sink + v;
+  return sink;
+}
+
+static void on_signal(int number) {
+  const int error = errno;
+  probed(number);
+  from_handler = from_handler + 1;
+  errno = error;
+}
+
+int main(int argc, char** argv) {
+  start(&argc, &argv);
+  const long n = number_argument(argc, argv, 1, 20000000);
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+  struct itimerval often = {{0, 50}, {0, 50}}, never = {{0, 0}, {0, 0}};
+  sigaction(SIGALRM, &action, NULL);
+  setitimer(ITIMER_REAL, &often, NULL);
+  for (long i = 0; i < n; ++i) probed(i);
+  setitimer(ITIMER_REAL, &never, NULL);
+  put_count("main", n);
+  put_count("handler", from_handler);
+  put_count("probed", n + from_handler);
+  return 0;
+}
