@@ -22,6 +22,19 @@ Piece restoring_piece(const PlacedSite& site) {
   return {site.site, site.patch, std::span(site.plan->original).first(site.plan->patch_size)};
 }
 
+// Bodies call nothing of the target's, and no window holds a call. So an address of ours on a stack is alive only if a
+// signal interrupted the thread there: as the saved PC of a signal frame. Anything else is a word that was left behind by
+// an earlier call. In the kernel's frame (arch/x86/include/asm/sigframe.h, struct sigcontext) the flags and then the
+// code segment follow the PC, and the latter is 0x33 for 64-bit code.
+constexpr std::uint64_t kSegmentsAfterPc = 16;
+constexpr std::uint16_t kUserCodeSegment = 0x33;
+
+bool is_alive(const target::ScanHit& hit, const target::Memory& memory) {
+  if (hit.where == target::ScanHit::Where::kPc) return true;
+  const auto segment = memory.read_value<std::uint16_t>(hit.location + kSegmentsAfterPc);
+  return segment && *segment == kUserCodeSegment;
+}
+
 }  // namespace
 
 Installation::Installation(ModuleCache& modules, const SitePlans& plans, std::span<const std::byte> object)
@@ -137,7 +150,9 @@ Result<std::vector<bool>> Installation::sites_in_use(target::StoppedProcess& pro
   std::vector<bool> in_use(waiting.size(), false);
   TL_TRY(target::move_out(process, windows));
   TL_TRY_ASSIGN(const target::ScanResult scan, target::scan_threads(process, insides));
-  for (const target::ScanHit& hit : scan.hits) in_use[hit.range_index] = true;
+  for (const target::ScanHit& hit : scan.hits) {
+    if (is_alive(hit, process.memory())) in_use[hit.range_index] = true;
+  }
   return in_use;
 }
 
@@ -184,7 +199,8 @@ Result<bool> Installation::release(target::StoppedProcess& process) {
   std::ranges::sort(ranges);
   if (armed_count() != 0) return false;  // somebody patched over us: what leads into a region must find it there
   TL_TRY_ASSIGN(const target::ScanResult scan, target::scan_threads(process, ranges));
-  if (!scan.hits.empty() || !scan.complete) return false;
+  const auto alive = [&](const target::ScanHit& hit) { return is_alive(hit, process.memory()); };
+  if (std::ranges::any_of(scan.hits, alive) || !scan.complete) return false;
   std::vector<Piece> pieces;
   for (const Site& site : sites_) pieces.push_back(arming_piece(site.placed));
   const std::vector<target::AddressRange> pages = pages_of(pieces);

@@ -46,7 +46,6 @@ class TextOutput : public Output {
   std::string pending_;  // of the firing that is being written
   bool heading_done_ = false;
   std::map<std::uint32_t, Flow> flows_;  // by thread
-  std::uint32_t flow_entered_ = 0;       // thread whose indentation grows when the firing ends; 0: none
 };
 
 // Rows of -l.

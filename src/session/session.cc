@@ -25,6 +25,7 @@ constexpr milliseconds kBusyPause{5};
 constexpr std::size_t kManyRecords = 1000;
 // A level that stays busy for this many rounds is looked at: its thread may have left by siglongjmp, or be dead.
 constexpr std::uint32_t kSuspiciousRounds = 3;
+constexpr std::size_t kNowhere = ~std::size_t{0};
 
 std::string execname_of(const Tracee& tracee) { return target::command_name(tracee.pid()); }
 
@@ -70,12 +71,14 @@ Result<> Session::find() {
 }
 
 void Session::adopt(Enabling found) {
-  for (EnabledProbe& probe : found.probes) {
-    names_.push_back(probe.name);
-    next_id_ = std::max(next_id_, probe.name.id + 1);
-    probes_.push_back(probe);
-  }
+  for (const EnabledProbe& probe : found.probes) add_probe(probe);
   enabling_ = std::move(found);
+}
+
+void Session::add_probe(EnabledProbe probe) {
+  names_.push_back(probe.name);
+  next_id_ = std::max(next_id_, probe.name.id + 1);
+  probes_.push_back(std::move(probe));
 }
 
 std::vector<Refusal> Session::refusals() const {
@@ -101,6 +104,8 @@ Result<> Session::start() {
       program_, globals(), store_, [this](RemoteAddr from, std::span<std::byte> out) {
         return !targets_.empty() && targets_.front().tracee.reads_memory(from, out);
       });
+  for (std::size_t i = 0; i < targets_.size(); ++i) TL_TRY(arm(i));
+  // Everything is in place and nothing counts yet: BEGIN is the first probe that fires.
   running_ = true;
   TL_TRY(fire_all(BuiltinKind::kBegin));
   const SteadyClock::time_point now = SteadyClock::now();
@@ -109,11 +114,20 @@ Result<> Session::start() {
     if (builtin == nullptr || builtin->kind != BuiltinKind::kTick) continue;
     ticks_.push_back({i, builtin->period, now + builtin->period});
   }
-  for (std::size_t i = 0; i < targets_.size() && running_; ++i) TL_TRY(arm(i));
-  for (Target& target : targets_) {
-    if (running_) target.tracee.activate();
+  for (std::size_t i = 0; i < targets_.size() && running_; ++i) {
+    share_globals(i);
+    targets_[i].tracee.activate();
   }
   return output_.flush();
+}
+
+// What BEGIN assigned holds in every process; each then has its own globals.
+void Session::share_globals(std::size_t index) {
+  Target& target = targets_[index];
+  const std::span<std::byte> from = globals();
+  if (!target.program || from.empty()) return;
+  std::byte* to = target.tracee.arena().data() + target.program->layout.globals;
+  if (to != from.data()) std::memcpy(to, from.data(), from.size());
 }
 
 // Compiles for one process and maps what it needs there. A process without probes is left alone.
@@ -141,10 +155,6 @@ Result<> Session::reserve(std::size_t index) {
 Result<> Session::arm(std::size_t index) {
   Target& target = targets_[index];
   if (!target.program) return {};
-  // What BEGIN assigned holds in every process; each then has its own globals.
-  if (index != 0 && program_.globals_size != 0) {
-    std::memcpy(target.tracee.arena().data() + target.program->layout.globals, globals().data(), program_.globals_size);
-  }
   Result<> done = target.tracee.prepare(target.program->bindings);
   if (done) {
     const auto report = target.tracee.arm();
@@ -168,11 +178,9 @@ std::span<std::byte> Session::globals() {
 Result<> Session::arm_again(std::size_t index) {
   Target& target = targets_[index];
   if (target.drainer) TL_TRY(drain(consume::DrainKind::kFinal));
-  std::vector<std::byte> kept;
-  if (target.program && program_.globals_size != 0) {
-    const auto old = target.tracee.arena().subspan(target.program->layout.globals, program_.globals_size);
-    kept.assign(old.begin(), old.end());
-  }
+  // The old arena stays mapped here until reserve() replaces it: its globals go on in own_globals_.
+  const std::span<std::byte> old = globals();
+  if (!old.empty()) std::memmove(own_globals_.data(), old.data(), old.size());
   if (!target.tracee.launched()) {
     notes_.push_back(fmt::format("pid {} executed a new program: what it called before the probes were armed again was missed",
                                  target.tracee.pid().value));
@@ -180,21 +188,32 @@ Result<> Session::arm_again(std::size_t index) {
   target.tracee.forget();
   target.drainer.reset();
   target.program.reset();
-  const auto loaded = target.tracee.load();
-  if (!loaded) {
+  if (const auto loaded = target.tracee.load(); !loaded) {
     if (loaded.error().code() == ErrorCode::kTargetGone) return {};
     return loaded.error();
   }
+  // The old image's probes stay known by name, for records; they stand nowhere any more.
+  for (EnabledProbe& probe : probes_) {
+    auto* point = std::get_if<PidPoint>(&probe.what);
+    if (point != nullptr && point->target == index) point->target = kNowhere;
+  }
   const MatchTarget match{target.tracee.pid(), &target.tracee.modules()};
-  Enabling found = enable(program_, std::span(&match, 1), next_id_);
-  for (EnabledProbe& probe : found.probes) {
+  const Enabling found = enable(program_, std::span(&match, 1), next_id_);
+  for (EnabledProbe probe : found.probes) {
     auto* point = std::get_if<PidPoint>(&probe.what);
     if (point == nullptr) continue;
     point->target = index;
-    names_.push_back(probe.name);
-    next_id_ = std::max(next_id_, probe.name.id + 1);
-    probes_.push_back(std::move(probe));
+    add_probe(std::move(probe));
   }
+  target.plans = plan_sites(probes_, index, target.tracee.modules());
+  TL_TRY(reserve(index));
+  if (target.program && !own_globals_.empty()) {
+    std::memcpy(target.tracee.arena().data() + target.program->layout.globals, own_globals_.data(),
+                program_.globals_size);
+  }
+  TL_TRY(arm(index));
+  environment_->set_globals(globals());
+  target.tracee.activate();
   return {};
 }
 
@@ -225,15 +244,7 @@ Result<> Session::step(int fd) {
 
 Result<> Session::look_at(std::size_t index) {
   TL_TRY_ASSIGN(const Happening happening, targets_[index].tracee.look());
-  if (happening == Happening::kExecuted) {
-    TL_TRY(arm_again(index));
-    if (targets_[index].tracee.ended()) return {};
-    targets_[index].plans = plan_sites(probes_, index, targets_[index].tracee.modules());
-    TL_TRY(reserve(index));
-    TL_TRY(arm(index));
-    environment_->set_globals(globals());
-    targets_[index].tracee.activate();
-  }
+  if (happening == Happening::kExecuted) return arm_again(index);
   return {};
 }
 

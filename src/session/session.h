@@ -88,6 +88,8 @@ class Session {
   };
 
   void adopt(Enabling found);
+  void add_probe(EnabledProbe probe);
+  void share_globals(std::size_t index);
   Result<> reserve(std::size_t index);
   Result<> arm(std::size_t index);
   Result<> arm_again(std::size_t index);

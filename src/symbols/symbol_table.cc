@@ -15,6 +15,8 @@ namespace trapline::symbols {
 namespace {
 
 constexpr std::size_t kMaxSymbols = 1 << 26;
+// Of one f.cold, how many static functions f it is listed for when the file does not tell which.
+constexpr std::size_t kMaxNamesakes = 64;
 
 bool in_ranges(std::span<const AddressRange> ranges, LinkAddr a) {
   const auto next = std::ranges::upper_bound(ranges, a, {}, &AddressRange::begin);
@@ -356,8 +358,10 @@ void SymbolTable::State::index_cold() {
     const auto is_global = [](const Symbol* c) { return c->binding != SymbolBinding::kLocal; };
     const bool by_file = std::ranges::any_of(candidates, same_file);
     const bool by_global = !by_file && std::ranges::any_of(candidates, is_global);
+    std::size_t listed = 0;
     for (const Symbol* c : candidates) {
       if ((by_file && !same_file(c)) || (by_global && !is_global(c))) continue;
+      if (++listed > kMaxNamesakes) break;
       cold.push_back({c->address, s.range()});
     }
   }

@@ -3,12 +3,11 @@
 //   fork -> the child waits on a pipe -> the parent seizes it (options: TRACEEXEC, EXITKILL) -> the child execs -> stop at
 //   the exec event: the kernel has mapped the executable, its loader and the vDSO; nothing has run.
 // run_until_loaded() then lets it run to the executable's entry point (AT_ENTRY): the loader has mapped and relocated
-// every DT_NEEDED library and has run their initialisers. A temporary int3 is used (removed again,
-// also in children forked meanwhile).
+// every DT_NEEDED library and has run their initialisers. A temporary int3 is used there.
 //
 // The child stays in the caller's process group and session: it shares the terminal, and Ctrl-C reaches both. It gets the
 // signal mask that the caller gives; descriptors are inherited unless they are close-on-exec.
-// Sources: ptrace(2), execve(2), core(5) - exec events; Intel SDM vol. 3 ch. 17 (debug registers).
+// Sources: ptrace(2), execve(2).
 
 #pragma once
 

@@ -174,6 +174,70 @@ TEST(Launch, FollowsALaterExec) {
   EXPECT_EQ(WEXITSTATUS(**status), 12);
 }
 
+// A library's initialiser forks, spawns and starts a thread before the entry point is reached; SIGTRAP is blocked and ignored.
+TEST(Launch, InitialisersThatForkBeforeTheEntry) {
+  const ScratchDirectory dir;
+  dir.write("init.c", R"(
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static int ok;
+static void* run(void* p) { return p; }
+__attribute__((constructor)) static void begin(void) {
+  pthread_t t;
+  void* result = 0;
+  int status = 0;
+  if (getenv("AGAIN")) return;
+  pthread_create(&t, 0, run, &ok);
+  pthread_join(t, &result);
+  if (result == &ok) ++ok;
+  pid_t p = fork();
+  if (p == 0) return;  // goes through the entry itself
+  waitpid(p, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 100) ++ok;
+  p = vfork();
+  if (p == 0) _exit(9);
+  waitpid(p, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 9) ++ok;
+}
+int init_result(void) {
+  struct sigaction a;
+  sigset_t m;
+  sigaction(SIGTRAP, 0, &a);
+  sigprocmask(SIG_BLOCK, 0, &m);
+  return 100 + ok + (a.sa_handler == SIG_IGN ? 10 : 0) + (sigismember(&m, SIGTRAP) ? 20 : 0);
+}
+)", 0644);
+  dir.write("main.c", "int init_result(void); int main(void) { return init_result(); }\n", 0644);
+  const std::string build = "cd " + (dir / "") + " && cc -shared -fPIC -o libinit.so init.c -pthread && " +
+                            "cc -o main main.c -L. -linit -Wl,-rpath,'$ORIGIN'";
+  ASSERT_EQ(std::system(build.c_str()), 0);
+  for (const bool ignored : {false, true}) {
+    sigset_t mask;
+    sigemptyset(&mask);
+    LaunchOptions options;
+    if (ignored) {
+      sigaddset(&mask, SIGTRAP);
+      options.signal_mask = mask;
+      ::signal(SIGTRAP, SIG_IGN);
+    }
+    auto launched = LaunchedProcess::start({dir / "main"}, options);
+    ::signal(SIGTRAP, SIG_DFL);
+    ASSERT_TRUE(launched) << launched.error().text();
+    auto stopped = launched->run_until_loaded();
+    ASSERT_TRUE(stopped) << stopped.error().text();
+    const auto auxiliary = read_auxiliary_vector(launched->pid());
+    EXPECT_EQ(stopped->threads()[0].registers.pc(), auxiliary->entry);
+    ASSERT_TRUE(stopped->detach());
+    const auto status = launched->wait_exit(10s);
+    ASSERT_TRUE(status && *status);
+    // The forked child ended with 100 only where it was not blocked and ignored there.
+    EXPECT_EQ(WEXITSTATUS(**status), ignored ? 132 : 103);
+  }
+}
+
 TEST(Launch, UndetachedProcessDiesWithItsOwner) {
   pid_t pid = 0;
   {
@@ -212,7 +276,9 @@ TEST(Launch, ManyTimesWithThreadsAndSignals) {
       auto stopped = launched->run_until_loaded();
       ASSERT_TRUE(stopped) << stopped.error().text();
     }
-    if (i % 2 == 0) ASSERT_TRUE(launched->attachment().detach());
+    if (i % 2 == 0) {
+      ASSERT_TRUE(launched->attachment().detach());
+    }
     const auto status = launched->wait_exit(10s);
     ASSERT_TRUE(status && *status);
     EXPECT_TRUE(WIFSIGNALED(**status) && WTERMSIG(**status) == SIGUSR1) << **status;

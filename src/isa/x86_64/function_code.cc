@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <utility>
 
 #include "isa/x86_64/control_flow.h"
@@ -18,6 +19,7 @@ namespace {
 constexpr std::size_t kMaxParts = 16;
 constexpr std::size_t kMaxRounds = 8;
 constexpr std::uint64_t kMaxPart = 8 << 20;
+constexpr std::uint64_t kMaxGlance = 4 << 20;      // bytes, in all rounds
 constexpr std::size_t kMaxTableEntries = 1 << 20;  // of all jumps of a function in all rounds
 
 bool is_local_branch(const Instruction& i) {
@@ -114,8 +116,7 @@ class Analysis {
   }
 
   std::span<const LinkAddr> table_of(std::uint64_t jump) const {
-    const auto it =
-        std::ranges::find(tables_, jump, &std::pair<std::uint64_t, std::vector<LinkAddr>>::first);
+    const auto it = tables_.find(jump);
     if (it == tables_.end()) return {};
     return it->second;
   }
@@ -168,15 +169,10 @@ class Analysis {
   }
 
   bool add_table(std::uint64_t jump, std::vector<LinkAddr> targets) {
-    for (auto& [at, known] : tables_) {
-      if (at == jump) {
-        const bool more = targets.size() > known.size();
-        if (more) known = std::move(targets);
-        return more;
-      }
-    }
-    tables_.emplace_back(jump, std::move(targets));
-    return true;
+    std::vector<LinkAddr>& known = tables_[jump];
+    const bool more = targets.size() > known.size();
+    if (more) known = std::move(targets);
+    return more;
   }
 
   // Which .cold part is whose is not always known. A jump (not a call) out of the function with the
@@ -235,7 +231,10 @@ class Analysis {
     bool jumps_back = false;
     bool returns = false;
   };
-  Glance glance(CodeRange range) const {
+  // What is too much to look at counts as a function of its own.
+  Glance glance(CodeRange range) {
+    if (range.size() > glance_budget_) return {.jumps_back = false, .returns = true};
+    glance_budget_ -= range.size();
     Glance seen;
     std::span<const std::byte> bytes = module_.bytes_at(range.begin);
     if (bytes.size() > range.size()) bytes = bytes.first(range.size());
@@ -298,7 +297,8 @@ class Analysis {
   std::vector<StackState> states_;
   std::vector<bool> visited_;
   std::size_t table_budget_ = kMaxTableEntries;
-  std::vector<std::pair<std::uint64_t, std::vector<LinkAddr>>> tables_;
+  std::uint64_t glance_budget_ = kMaxGlance;
+  std::map<std::uint64_t, std::vector<LinkAddr>> tables_;  // by the jump's address
 };
 
 }  // namespace

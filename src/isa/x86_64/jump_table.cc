@@ -10,6 +10,7 @@ namespace trapline::isa {
 namespace {
 
 constexpr std::size_t kLookBack = 32;         // instructions searched for a definition
+constexpr std::size_t kLookFar = 4096;        // ... for any lea of a table
 constexpr std::size_t kMaxEntries = 1 << 16;  // of one table
 constexpr std::size_t kMaxBases = 8;
 
@@ -111,7 +112,8 @@ class Resolver {
     const auto at = definition(reg, from);
     if (at && is_lea(code_[*at])) return {code_[*at].rip_target};
     std::vector<std::uint64_t> found;
-    for (const Instruction& i : code_) {
+    for (std::size_t n = from, steps = 0; n-- > 0 && steps < kLookFar; ++steps) {
+      const Instruction& i = code_[n];
       if (is_lea(i) && std::ranges::find(found, i.rip_target) == found.end()) {
         found.push_back(i.rip_target);
         if (found.size() == kMaxBases) break;
