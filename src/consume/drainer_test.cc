@@ -304,6 +304,30 @@ TEST_F(DrainerTest, DirectCellsAreReadAsDifferences) {
   EXPECT_EQ(counts(2)[0], 2);
 }
 
+TEST_F(DrainerTest, SeveralProcessesShareOneStore) {
+  TestArena other({.direct_size = program.direct_size, .buffer_bytes = 32 * wire::kChunkSize});
+  auto second = Drainer::create(other.bytes(), other.layout(), program);
+  ASSERT_TRUE(second);
+  second->set_barrier([]() -> Result<> { return {}; });
+  BodyWriter a(arena, 1), b(other, 1);
+  for (auto* body : {&a, &b}) {
+    body->enter();
+    body->entry(0, 7, 2);
+    body->leave();
+  }
+  arena.direct(1)[0] = 5;
+  other.direct(1)[0] = 6;
+  drain();
+  second->drain(store, DrainKind::kRunning);
+  EXPECT_EQ(counts(), (std::map<std::int64_t, std::int64_t>{{7, 4}}));
+  EXPECT_EQ(counts(2)[0], 11);
+  store.clear(2);  // of both
+  other.direct(1)[0] += 1;
+  drain();
+  second->drain(store, DrainKind::kRunning);
+  EXPECT_EQ(counts(2)[0], 1);
+}
+
 TEST_F(DrainerTest, ASumOfZeroIsAnUpdate) {
   BodyWriter a(arena, 1);
   drain();

@@ -10,9 +10,11 @@
 namespace trapline::diag {
 
 Diagnostic& Diagnostics::add(Diagnostic diagnostic) {
-  const auto same = std::find_if(diagnostics_.begin(), diagnostics_.end(), [&](const Diagnostic& other) {
-    return other.range == diagnostic.range && other.tag == diagnostic.tag && other.text == diagnostic.text;
-  });
+  const auto same =
+      std::find_if(diagnostics_.begin(), diagnostics_.end(), [&](const Diagnostic& other) {
+        return other.range == diagnostic.range && other.tag == diagnostic.tag &&
+               other.text == diagnostic.text;
+      });
   if (same != diagnostics_.end()) return *same;
   if (diagnostic.severity == Severity::kError) ++error_count_;
   if (diagnostics_.size() < cap_) return diagnostics_.emplace_back(std::move(diagnostic));
@@ -21,7 +23,8 @@ Diagnostic& Diagnostics::add(Diagnostic diagnostic) {
   return overflow_;
 }
 
-Diagnostic& Diagnostics::error(std::string_view tag, Range range, std::string text, std::string hint) {
+Diagnostic& Diagnostics::error(std::string_view tag, Range range, std::string text,
+                               std::string hint) {
   return add({.severity = Severity::kError,
               .tag = std::string(tag),
               .range = range,
@@ -31,7 +34,8 @@ Diagnostic& Diagnostics::error(std::string_view tag, Range range, std::string te
               .notes = {}});
 }
 
-Diagnostic& Diagnostics::warning(std::string_view tag, Range range, std::string text, std::string hint) {
+Diagnostic& Diagnostics::warning(std::string_view tag, Range range, std::string text,
+                                 std::string hint) {
   return add({.severity = Severity::kWarning,
               .tag = std::string(tag),
               .range = range,
@@ -42,7 +46,8 @@ Diagnostic& Diagnostics::warning(std::string_view tag, Range range, std::string 
 }
 
 std::vector<Diagnostic> Diagnostics::sorted() const {
-  // By index, so that those of one place stay as they came. (std::stable_sort of libstdc++ 12 warns under clang.)
+  // By index, so that those of one place stay as they came. (std::stable_sort of libstdc++ 12 warns
+  // under clang.)
   std::vector<std::size_t> order(diagnostics_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   // kNoSource is the greatest id: what has no place comes last.

@@ -1,7 +1,7 @@
 // Diagnostics: what is wrong with a program, collected while it is compiled.
 //
-// A mistake in D source is not an Error: compilation goes on to find the others. All are kept, in the order of the
-// source, up to a cap, beyond which they are only counted.
+// A mistake in D source is not an Error: compilation goes on to find the others. All are kept, in
+// the order of the source, up to a cap, beyond which they are only counted.
 
 #pragma once
 
@@ -27,8 +27,9 @@ struct Diagnostic {
   std::string tag;  // DTrace's, without "D_": "SYNTAX". Empty: none.
   Range range;      // may be unknown: about the program as a whole
   std::string text;
-  std::string hint;    // what to do about it; may be empty
-  std::string region;  // "action list", "predicate": the classic form names it where there are no lines
+  std::string hint;  // what to do about it; may be empty
+  std::string
+      region;  // "action list", "predicate": the classic form names it where there are no lines
   std::vector<Note> notes;
 };
 
@@ -38,13 +39,14 @@ class Diagnostics {
 
   explicit Diagnostics(std::size_t cap = kDefaultCap) : cap_(cap) {}
 
-  // The result may be completed (hint, notes, region) until the next one is added. A diagnostic that repeats another
-  // (same place, tag and text) is dropped.
+  // The result may be completed (hint, notes, region) until the next one is added. A diagnostic
+  // that repeats another (same place, tag and text) is dropped.
   Diagnostic& add(Diagnostic diagnostic);
   Diagnostic& error(std::string_view tag, Range range, std::string text, std::string hint = {});
   Diagnostic& warning(std::string_view tag, Range range, std::string text, std::string hint = {});
 
-  // In source order: by source, then by offset; those of one place as they came. Unknown places come last.
+  // In source order: by source, then by offset; those of one place as they came. Unknown places
+  // come last.
   std::vector<Diagnostic> sorted() const;
 
   bool has_errors() const { return error_count_ != 0; }

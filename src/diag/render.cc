@@ -1,14 +1,14 @@
-// Rendering. The excerpt shows one line: tabs become blanks, control characters and bytes that are no UTF-8 become '?',
-// and of a very long line only the surroundings of the mistake are shown.
+// Rendering. The excerpt shows one line: tabs become blanks, control characters and bytes that are
+// no UTF-8 become '?', and of a very long line only the surroundings of the mistake are shown.
 //
 // Limit: a character is taken to be one column wide; the caret is off after wide ones (CJK).
 
 #include "diag/render.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "diag/utf8.h"
 
@@ -19,7 +19,9 @@ constexpr std::size_t kBefore = 80;  // bytes of the line shown in front of the 
 constexpr std::size_t kAfter = 80;   // and from it on
 constexpr std::size_t kTab = 8;
 
-std::string_view severity_name(Severity severity) { return severity == Severity::kError ? "error" : "warning"; }
+std::string_view severity_name(Severity severity) {
+  return severity == Severity::kError ? "error" : "warning";
+}
 
 std::string place(const Position& position) {
   return fmt::format("{}:{}:{}", position.file, position.line, position.column);
@@ -35,7 +37,8 @@ class Columns {
       columns_ += blanks;
       return;
     }
-    const bool printable = c.valid && c.code >= 0x20 && c.code != 0x7f && !(c.code >= 0x80 && c.code < 0xa0);
+    const bool printable =
+        c.valid && c.code >= 0x20 && c.code != 0x7f && !(c.code >= 0x80 && c.code < 0xa0);
     if (printable) {
       text_.append(text.substr(at, c.length));
     } else {
@@ -60,7 +63,8 @@ std::string excerpt(const SourceManager& sources, Range range) {
   if (!range.known()) return {};
   const std::string_view line = sources.line_text(range.start());
   const std::uint32_t start = sources.line_start(range.start());
-  if (line.find_first_not_of(" \t\f\v") == std::string_view::npos) return {};  // the end of the text, mostly
+  if (line.find_first_not_of(" \t\f\v") == std::string_view::npos)
+    return {};  // the end of the text, mostly
   const std::size_t mark = std::min<std::size_t>(range.begin - start, line.size());
   const std::size_t mark_end = std::clamp<std::size_t>(range.end - start, mark, line.size());
   std::size_t begin = mark > kBefore ? mark - kBefore : 0;
@@ -81,8 +85,8 @@ std::string excerpt(const SourceManager& sources, Range range) {
   if (mark >= end) caret = shown.columns();
   if (end < line.size()) shown.add("...");
   const std::size_t tail = caret_end > caret + 1 ? caret_end - caret - 1 : 0;
-  return fmt::format("{:>5} | {}\n      | {}^{}\n", sources.position(range.start()).line, shown.text(),
-                     std::string(caret, ' '), std::string(tail, '~'));
+  return fmt::format("{:>5} | {}\n      | {}^{}\n", sources.position(range.start()).line,
+                     shown.text(), std::string(caret, ' '), std::string(tail, '~'));
 }
 
 std::string one_line(std::string_view text) {
@@ -108,13 +112,15 @@ std::string details(const SourceManager& sources, const Diagnostic& diagnostic) 
     }
     if (const Expansion* expansion = sources.expansion_at(diagnostic.range.start())) {
       const Range macro{diagnostic.range.source, expansion->begin, expansion->end};
-      text += fmt::format("  {} is \"{}\"\n", one_line(sources.text(macro)), one_line(expansion->text));
+      text +=
+          fmt::format("  {} is \"{}\"\n", one_line(sources.text(macro)), one_line(expansion->text));
     }
   }
   if (!diagnostic.hint.empty()) text += fmt::format("  hint: {}\n", diagnostic.hint);
   for (const Note& note : diagnostic.notes) {
     if (note.range.known()) {
-      text += fmt::format("  {}: note: {}\n", place(sources.position(note.range.start())), note.text);
+      text +=
+          fmt::format("  {}: note: {}\n", place(sources.position(note.range.start())), note.text);
       text += excerpt(sources, note.range);
     } else {
       text += fmt::format("  note: {}\n", note.text);
@@ -124,7 +130,8 @@ std::string details(const SourceManager& sources, const Diagnostic& diagnostic) 
 }
 
 std::string more(std::size_t count) {
-  return count == 0 ? std::string() : fmt::format("{} more error{}\n", count, count == 1 ? "" : "s");
+  return count == 0 ? std::string()
+                    : fmt::format("{} more error{}\n", count, count == 1 ? "" : "s");
 }
 
 std::string headline(const SourceManager& sources, const Diagnostic& diagnostic) {
@@ -166,14 +173,17 @@ std::string classic_text(const SourceManager& sources, const Diagnostic& diagnos
   return text + diagnostic.text;
 }
 
-std::string render_classic(const SourceManager& sources, const Diagnostics& diagnostics, std::string_view program,
-                           SourceKind kind, std::string_view specifier, Tags tags, Excerpt show) {
-  const std::string_view what = kind == SourceKind::kText ? "invalid probe specifier" : "failed to compile script";
+std::string render_classic(const SourceManager& sources, const Diagnostics& diagnostics,
+                           std::string_view program, SourceKind kind, std::string_view specifier,
+                           Tags tags, Excerpt show) {
+  const std::string_view what =
+      kind == SourceKind::kText ? "invalid probe specifier" : "failed to compile script";
   std::string text;
   bool first = true;
   for (const Diagnostic& diagnostic : diagnostics.sorted()) {
     if (first && diagnostic.severity == Severity::kError) {
-      text += fmt::format("{}: {} {}: {}\n", program, what, specifier, classic_text(sources, diagnostic, tags));
+      text += fmt::format("{}: {} {}: {}\n", program, what, specifier,
+                          classic_text(sources, diagnostic, tags));
       first = false;
     } else {
       text += headline(sources, diagnostic);

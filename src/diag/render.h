@@ -24,16 +24,19 @@ std::string render_all(const SourceManager& sources, const Diagnostics& diagnost
 
 // What follows the command's own words, on one line and without newline:
 //   [D_SYNTAX] line 12: syntax error near "x"             a script
-//   [D_SYNTAX] "lib.d", line 12: syntax error ...         a library, or text that a line marker renamed
-//   [D_SYNTAX] in action list: syntax error ...           an argument of the command
+//   [D_SYNTAX] "lib.d", line 12: syntax error ...         a library, or text that a line marker
+//   renamed [D_SYNTAX] in action list: syntax error ...           an argument of the command
 std::string classic_text(const SourceManager& sources, const Diagnostic& diagnostic, Tags tags);
 
-// The whole answer of the command to a program that does not compile. The first error is told as dtrace does:
+// The whole answer of the command to a program that does not compile. The first error is told as
+// dtrace does:
 //   dtrace: failed to compile script FILE: ...            a script
 //   dtrace: invalid probe specifier TEXT: ...             an argument of the command
-// the others, and warnings, in the form of render(). Excerpt::kShow adds source line, caret, hint and notes to each.
-// `program` is "dtrace" or what argv[0] is; `specifier` is the argument as the user gave it, or the script's name.
-std::string render_classic(const SourceManager& sources, const Diagnostics& diagnostics, std::string_view program,
-                           SourceKind kind, std::string_view specifier, Tags tags, Excerpt excerpt);
+// the others, and warnings, in the form of render(). Excerpt::kShow adds source line, caret, hint
+// and notes to each. `program` is "dtrace" or what argv[0] is; `specifier` is the argument as the
+// user gave it, or the script's name.
+std::string render_classic(const SourceManager& sources, const Diagnostics& diagnostics,
+                           std::string_view program, SourceKind kind, std::string_view specifier,
+                           Tags tags, Excerpt excerpt);
 
 }  // namespace trapline::diag

@@ -52,7 +52,8 @@ TEST_F(RenderTest, CutsALongLine) {
   const SourceId id = add(std::string(500, 'a') + "X" + std::string(500, 'b'));
   diagnostics_.error("T", {id, 500, 501}, "here");
   const std::string text = render_all(sources_, diagnostics_);
-  EXPECT_NE(text.find("    1 | ..." + std::string(80, 'a') + "X" + std::string(79, 'b') + "...\n"), std::string::npos);
+  EXPECT_NE(text.find("    1 | ..." + std::string(80, 'a') + "X" + std::string(79, 'b') + "...\n"),
+            std::string::npos);
   EXPECT_NE(text.find("      | " + std::string(83, ' ') + "^\n"), std::string::npos);
 }
 
@@ -74,26 +75,31 @@ TEST_F(RenderTest, ExplainsMacrosIncludesAndNotes) {
 
 TEST_F(RenderTest, WithoutAPlaceThereIsNoExcerpt) {
   diagnostics_.error("EMPTY", {}, "empty D program translation unit");
-  EXPECT_EQ(render_all(sources_, diagnostics_), "error: empty D program translation unit [D_EMPTY]\n");
+  EXPECT_EQ(render_all(sources_, diagnostics_),
+            "error: empty D program translation unit [D_EMPTY]\n");
 }
 
 TEST_F(RenderTest, ClassicFormOfAScript) {
   const SourceId id = add("BEGIN\n{ x y }\n");
-  const Diagnostic& diagnostic = diagnostics_.error("SYNTAX", {id, 10, 11}, "syntax error near \"y\"");
-  EXPECT_EQ(classic_text(sources_, diagnostic, Tags::kShow), "[D_SYNTAX] line 2: syntax error near \"y\"");
+  const Diagnostic& diagnostic =
+      diagnostics_.error("SYNTAX", {id, 10, 11}, "syntax error near \"y\"");
+  EXPECT_EQ(classic_text(sources_, diagnostic, Tags::kShow),
+            "[D_SYNTAX] line 2: syntax error near \"y\"");
   EXPECT_EQ(classic_text(sources_, diagnostic, Tags::kHide), "line 2: syntax error near \"y\"");
-  EXPECT_EQ(render_classic(sources_, diagnostics_, "dtrace", SourceKind::kScript, "prog.d", Tags::kShow,
-                           Excerpt::kOmit),
-            "dtrace: failed to compile script prog.d: [D_SYNTAX] line 2: syntax error near \"y\"\n");
+  EXPECT_EQ(
+      render_classic(sources_, diagnostics_, "dtrace", SourceKind::kScript, "prog.d", Tags::kShow,
+                     Excerpt::kOmit),
+      "dtrace: failed to compile script prog.d: [D_SYNTAX] line 2: syntax error near \"y\"\n");
 }
 
 TEST_F(RenderTest, ClassicFormOfAnArgument) {
   const SourceId id = add("BEGIN { x }", SourceKind::kText);
   Diagnostic& diagnostic = diagnostics_.error("IDENT_UNDEF", {id, 8, 9}, "failed to resolve x");
   diagnostic.region = "action list";
-  EXPECT_EQ(render_classic(sources_, diagnostics_, "dtrace", SourceKind::kText, "BEGIN { x }", Tags::kShow,
-                           Excerpt::kShow),
-            "dtrace: invalid probe specifier BEGIN { x }: [D_IDENT_UNDEF] in action list: failed to resolve x\n"
+  EXPECT_EQ(render_classic(sources_, diagnostics_, "dtrace", SourceKind::kText, "BEGIN { x }",
+                           Tags::kShow, Excerpt::kShow),
+            "dtrace: invalid probe specifier BEGIN { x }: [D_IDENT_UNDEF] in action list: failed "
+            "to resolve x\n"
             "    1 | BEGIN { x }\n"
             "      |         ^\n");
 }
@@ -113,8 +119,8 @@ TEST_F(RenderTest, OnlyTheFirstErrorIsToldTheClassicWay) {
   const SourceId id = add("aa\nbb\n");
   diagnostics_.error("TWO", {id, 3, 4}, "second");
   diagnostics_.error("ONE", {id, 0, 1}, "first");
-  EXPECT_EQ(render_classic(sources_, diagnostics_, "dtrace", SourceKind::kScript, "prog.d", Tags::kHide,
-                           Excerpt::kOmit),
+  EXPECT_EQ(render_classic(sources_, diagnostics_, "dtrace", SourceKind::kScript, "prog.d",
+                           Tags::kHide, Excerpt::kOmit),
             "dtrace: failed to compile script prog.d: line 1: first\n"
             "prog.d:2:1: error: second [D_TWO]\n");
 }

@@ -1,4 +1,5 @@
-// Sources: where lines begin is found once, when a source is added; markers and expansions are searched by offset.
+// Sources: where lines begin is found once, when a source is added; markers and expansions are
+// searched by offset.
 
 #include "diag/source.h"
 
@@ -25,7 +26,8 @@ Result<SourceId> SourceManager::add(std::string name, std::string text, SourceKi
   source.text = std::move(text);
   source.kind = kind;
   source.line_starts.push_back(0);
-  for (std::size_t at = source.text.find('\n'); at != std::string::npos; at = source.text.find('\n', at + 1)) {
+  for (std::size_t at = source.text.find('\n'); at != std::string::npos;
+       at = source.text.find('\n', at + 1)) {
     source.line_starts.push_back(static_cast<std::uint32_t>(at + 1));
   }
   sources_.push_back(std::move(source));
@@ -88,7 +90,9 @@ SourceKind SourceManager::kind(SourceId source) const {
 }
 
 const SourceManager::Source* SourceManager::find(Location at) const {
-  return at.source < sources_.size() && at.offset <= sources_[at.source].text.size() ? &sources_[at.source] : nullptr;
+  return at.source < sources_.size() && at.offset <= sources_[at.source].text.size()
+             ? &sources_[at.source]
+             : nullptr;
 }
 
 std::size_t SourceManager::physical_line(const Source& source, std::uint32_t offset) {
@@ -96,9 +100,11 @@ std::size_t SourceManager::physical_line(const Source& source, std::uint32_t off
   return static_cast<std::size_t>(after - source.line_starts.begin()) - 1;
 }
 
-const SourceManager::Marker* SourceManager::marker_before(const Source& source, std::uint32_t offset) {
-  const auto after = std::upper_bound(source.markers.begin(), source.markers.end(), offset,
-                                      [](std::uint32_t value, const Marker& marker) { return value < marker.offset; });
+const SourceManager::Marker* SourceManager::marker_before(const Source& source,
+                                                          std::uint32_t offset) {
+  const auto after = std::upper_bound(
+      source.markers.begin(), source.markers.end(), offset,
+      [](std::uint32_t value, const Marker& marker) { return value < marker.offset; });
   return after == source.markers.begin() ? nullptr : &*(after - 1);
 }
 
@@ -124,7 +130,8 @@ Position SourceManager::position(Location at) const {
   const std::string_view before =
       std::string_view(source->text).substr(line_start(at), at.offset - line_start(at));
   // Bytes that are no UTF-8 count one each, unless they look like the rest of a character.
-  const auto characters = std::count_if(before.begin(), before.end(), [](char c) { return !is_utf8_continuation(c); });
+  const auto characters =
+      std::count_if(before.begin(), before.end(), [](char c) { return !is_utf8_continuation(c); });
   position.column = static_cast<std::uint32_t>(characters) + 1;
   return position;
 }
@@ -139,8 +146,8 @@ std::string_view SourceManager::line_text(Location at) const {
   if (source == nullptr) return {};
   const std::size_t line = physical_line(*source, at.offset);
   const std::size_t begin = source->line_starts[line];
-  const std::size_t end =
-      line + 1 < source->line_starts.size() ? source->line_starts[line + 1] - 1 : source->text.size();
+  const std::size_t end = line + 1 < source->line_starts.size() ? source->line_starts[line + 1] - 1
+                                                                : source->text.size();
   std::string_view text = std::string_view(source->text).substr(begin, end - begin);
   if (text.ends_with('\r')) text.remove_suffix(1);
   return text;
@@ -165,9 +172,9 @@ std::vector<Position> SourceManager::included_from(Location at) const {
 const Expansion* SourceManager::expansion_at(Location at) const {
   const Source* source = find(at);
   if (source == nullptr) return nullptr;
-  const auto after =
-      std::upper_bound(source->expansions.begin(), source->expansions.end(), at.offset,
-                       [](std::uint32_t value, const Expansion& expansion) { return value < expansion.begin; });
+  const auto after = std::upper_bound(
+      source->expansions.begin(), source->expansions.end(), at.offset,
+      [](std::uint32_t value, const Expansion& expansion) { return value < expansion.begin; });
   if (after == source->expansions.begin()) return nullptr;
   const Expansion& expansion = *(after - 1);
   return at.offset < expansion.end ? &expansion : nullptr;

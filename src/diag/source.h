@@ -1,10 +1,11 @@
 // Sources and places in them.
 //
-// Every D text that is compiled (a script, the argument of -n, a D library) is added to a SourceManager, which owns
-// the bytes for as long as diagnostics may refer to them. A place is a source and a byte offset; line and column are
-// computed when somebody asks. Two things make a place differ from what the user wrote: the preprocessor, whose line
-// markers (`# 12 "file.d" 1`) rename what follows them, and macro arguments (`$1`), whose text comes from elsewhere.
-// Both are recorded here by the lexer, in order of offset.
+// Every D text that is compiled (a script, the argument of -n, a D library) is added to a
+// SourceManager, which owns the bytes for as long as diagnostics may refer to them. A place is a
+// source and a byte offset; line and column are computed when somebody asks. Two things make a
+// place differ from what the user wrote: the preprocessor, whose line markers (`# 12 "file.d" 1`)
+// rename what follows them, and macro arguments (`$1`), whose text comes from elsewhere. Both are
+// recorded here by the lexer, in order of offset.
 //
 // Limits: a source is at most kMaxSourceSize bytes.
 
@@ -52,7 +53,8 @@ enum class SourceKind : std::uint8_t {
   kLibrary,  // a D library: as a file, and always named
 };
 
-// Where a person looks: line and column count from 1; a column is a character (tabs count one, UTF-8 sequences one).
+// Where a person looks: line and column count from 1; a column is a character (tabs count one,
+// UTF-8 sequences one).
 struct Position {
   std::string file;
   std::uint32_t line = 0;
@@ -80,8 +82,8 @@ class SourceManager {
   // Error kBadInput: the text is larger than kMaxSourceSize. `name` is what messages call it.
   Result<SourceId> add(std::string name, std::string text, SourceKind kind);
 
-  // Preconditions: the source exists; markers and expansions come in order of offset. A marker's offset is that of the
-  // line after it.
+  // Preconditions: the source exists; markers and expansions come in order of offset. A marker's
+  // offset is that of the line after it.
   void add_line_marker(SourceId source, std::uint32_t offset, LineMarker marker);
   void add_expansion(Range where, std::string text);
 

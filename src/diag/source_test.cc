@@ -116,8 +116,9 @@ TEST(Utf8, AcceptsWhatIsWellFormedOnly) {
   EXPECT_EQ(decode("\xc3\xa9").code, 0xe9u);
   EXPECT_EQ(decode("\xe2\x82\xac").length, 3u);
   EXPECT_EQ(decode("\xf0\x9f\x98\x80").code, 0x1f600u);
-  for (const std::string_view bad : {"\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xed\xa0\x80", "\xf0\x80\x80\x80",
-                                     "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff", "\xc3", "\xe2\x82", "\xc3(" }) {
+  for (const std::string_view bad :
+       {"\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xed\xa0\x80", "\xf0\x80\x80\x80",
+        "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff", "\xc3", "\xe2\x82", "\xc3("}) {
     EXPECT_FALSE(decode(bad).valid);
     EXPECT_EQ(decode(bad).length, 1u);
   }

@@ -13,10 +13,12 @@ struct Utf8Char {
   bool valid = false;
 };
 
-// The character that begins at text[at]. Overlong forms, surrogates and what is cut short are invalid.
-// Precondition: at < text.size().
+// The character that begins at text[at]. Overlong forms, surrogates and what is cut short are
+// invalid. Precondition: at < text.size().
 Utf8Char decode_utf8(std::string_view text, std::size_t at);
 
-constexpr bool is_utf8_continuation(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
+constexpr bool is_utf8_continuation(char c) {
+  return (static_cast<unsigned char>(c) & 0xc0) == 0x80;
+}
 
 }  // namespace trapline::diag

@@ -1,8 +1,9 @@
 // The syntax tree of a D program, as written: names are not resolved, types not computed.
 //
-// Nodes are owned by their parents. Depth is bounded (kMaxTreeDepth), so passes may recurse. Every expression has a
-// number, dense from 0 to Program::expression_count, for passes that keep what they learn in tables beside the tree.
-// Ranges are in the source as written: where a macro argument stands, the range is that of `$1`.
+// Nodes are owned by their parents. Depth is bounded (kMaxTreeDepth), so passes may recurse. Every
+// expression has a number, dense from 0 to Program::expression_count, for passes that keep what
+// they learn in tables beside the tree. Ranges are in the source as written: where a macro argument
+// stands, the range is that of `$1`.
 
 #pragma once
 
@@ -25,11 +26,24 @@ struct MemberDeclaration;
 struct Parameter;
 using ExpressionPtr = std::unique_ptr<Expression>;
 
-// ------------------------------------------------------------------------------------------- expressions: what is common
+// --------------------------------------------------------------------- expressions: what is common
 
 enum class ExpressionKind : std::uint8_t {
-  kInteger, kString, kIdentifier, kAggregation, kIndex, kCall, kMember, kUnary, kBinary, kAssign, kConditional, kCast,
-  kSizeofType, kOffsetof, kXlate,
+  kInteger,
+  kString,
+  kIdentifier,
+  kAggregation,
+  kIndex,
+  kCall,
+  kMember,
+  kUnary,
+  kBinary,
+  kAssign,
+  kConditional,
+  kCast,
+  kSizeofType,
+  kOffsetof,
+  kXlate,
 };
 
 struct Expression {
@@ -65,9 +79,17 @@ struct Expression {
   explicit Expression(ExpressionKind k) : kind(k) {}
 };
 
-// ------------------------------------------------------------------------------------------ declarations, type names
+// ------------------------------------------------------------------------ declarations, type names
 
-enum class StorageClass : std::uint8_t { kAuto, kRegister, kStatic, kExtern, kTypedef, kSelf, kThis };
+enum class StorageClass : std::uint8_t {
+  kAuto,
+  kRegister,
+  kStatic,
+  kExtern,
+  kTypedef,
+  kSelf,
+  kThis
+};
 
 struct StorageClassSpecifier {
   StorageClass storage = StorageClass::kAuto;
@@ -75,10 +97,23 @@ struct StorageClassSpecifier {
 };
 
 enum class SpecifierKind : std::uint8_t {
-  kVoid, kChar, kShort, kInt, kLong, kFloat, kDouble, kSigned, kUnsigned, kString,
-  kConst, kVolatile, kRestrict,
+  kVoid,
+  kChar,
+  kShort,
+  kInt,
+  kLong,
+  kFloat,
+  kDouble,
+  kSigned,
+  kUnsigned,
+  kString,
+  kConst,
+  kVolatile,
+  kRestrict,
   kTypedefName,  // name; mod`name: a type of that module
-  kStruct, kUnion, kEnum,  // name (may be empty) and, with has_body, members or enumerators
+  kStruct,
+  kUnion,
+  kEnum,  // name (may be empty) and, with has_body, members or enumerators
 };
 
 struct Enumerator {
@@ -101,7 +136,8 @@ struct TypeSpecifier {
   ~TypeSpecifier();
 };
 
-// The words before the declarators, in the order written. Which go together is the checker's business.
+// The words before the declarators, in the order written. Which go together is the checker's
+// business.
 struct Specifiers {
   std::vector<StorageClassSpecifier> storage;
   std::vector<TypeSpecifier> types;
@@ -126,8 +162,9 @@ struct DeclaratorPart {
   ~DeclaratorPart();
 };
 
-// A name and what surrounds it. `parts` read from the name outwards: `int *a[3]` is {array 3, pointer}, `int (*a)[3]`
-// is {pointer, array 3}; a type is built from the specifiers by applying them from the last to the first.
+// A name and what surrounds it. `parts` read from the name outwards: `int *a[3]` is {array 3,
+// pointer}, `int (*a)[3]` is {pointer, array 3}; a type is built from the specifiers by applying
+// them from the last to the first.
 struct Declarator {
   std::string name;  // empty: abstract. May hold backticks: refused by the checker (D_DECL_SCOPE)
   diag::Range name_range;
@@ -157,7 +194,7 @@ struct TypeName {
 };
 using TypeNamePtr = std::unique_ptr<TypeName>;
 
-// ------------------------------------------------------------------------------------------------------- expressions
+// ------------------------------------------------------------------------------------- expressions
 
 template <ExpressionKind K>
 struct ExpressionOf : Expression {
@@ -165,8 +202,8 @@ struct ExpressionOf : Expression {
   ExpressionOf() : Expression(K) {}
 };
 
-// Integer and character constants, and macros that are numbers. D's type of it follows C's rules from the value, the
-// suffix and the base.
+// Integer and character constants, and macros that are numbers. D's type of it follows C's rules
+// from the value, the suffix and the base.
 struct IntegerLiteral : ExpressionOf<ExpressionKind::kInteger> {
   std::uint64_t value = 0;
   bool negative = false;  // a macro argument that begins with '-': the value is its magnitude
@@ -185,9 +222,9 @@ enum class VariableScope : std::uint8_t { kGlobal, kSelf, kThis };
 // x, self->x, this->x, `x, mod`x. A bare `self` is kGlobal with that name.
 struct Identifier : ExpressionOf<ExpressionKind::kIdentifier> {
   VariableScope scope = VariableScope::kGlobal;
-  std::string name;    // without scope and module
+  std::string name;     // without scope and module
   bool symbol = false;  // written with a backtick: a symbol of a program, not a D variable
-  std::string module;  // before the last backtick; "" : any
+  std::string module;   // before the last backtick; "" : any
 };
 
 // @name or @. Its keys, if any, are those of the Index above it.
@@ -217,8 +254,18 @@ struct Member : ExpressionOf<ExpressionKind::kMember> {
 };
 
 enum class UnaryOperator : std::uint8_t {
-  kPlus, kMinus, kComplement, kNot, kDereference, kAddress, kPreIncrement, kPreDecrement, kPostIncrement,
-  kPostDecrement, kSizeof, kStringof,
+  kPlus,
+  kMinus,
+  kComplement,
+  kNot,
+  kDereference,
+  kAddress,
+  kPreIncrement,
+  kPreDecrement,
+  kPostIncrement,
+  kPostDecrement,
+  kSizeof,
+  kStringof,
 };
 
 struct Unary : ExpressionOf<ExpressionKind::kUnary> {
@@ -227,8 +274,26 @@ struct Unary : ExpressionOf<ExpressionKind::kUnary> {
 };
 
 enum class BinaryOperator : std::uint8_t {
-  kMultiply, kDivide, kRemainder, kAdd, kSubtract, kShiftLeft, kShiftRight, kLess, kLessEqual, kGreater, kGreaterEqual,
-  kEqual, kNotEqual, kBitAnd, kBitXor, kBitOr, kLogicalAnd, kLogicalXor, kLogicalOr, kComma,
+  kMultiply,
+  kDivide,
+  kRemainder,
+  kAdd,
+  kSubtract,
+  kShiftLeft,
+  kShiftRight,
+  kLess,
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
+  kEqual,
+  kNotEqual,
+  kBitAnd,
+  kBitXor,
+  kBitOr,
+  kLogicalAnd,
+  kLogicalXor,
+  kLogicalOr,
+  kComma,
 };
 
 struct Binary : ExpressionOf<ExpressionKind::kBinary> {
@@ -238,7 +303,8 @@ struct Binary : ExpressionOf<ExpressionKind::kBinary> {
   ExpressionPtr right;
 };
 
-// target = value, or target op= value. Assignment to an aggregation (`@a[k] = count()`) is one as well.
+// target = value, or target op= value. Assignment to an aggregation (`@a[k] = count()`) is one as
+// well.
 struct Assign : ExpressionOf<ExpressionKind::kAssign> {
   std::optional<BinaryOperator> op;  // none: plain
   diag::Range operator_range;
@@ -274,9 +340,16 @@ struct Xlate : ExpressionOf<ExpressionKind::kXlate> {
   ExpressionPtr operand;
 };
 
-// -------------------------------------------------------------------------------------------------------- program items
+// ----------------------------------------------------------------------------------- program items
 
-enum class ItemKind : std::uint8_t { kClause, kDeclaration, kInline, kTranslator, kProvider, kPragma };
+enum class ItemKind : std::uint8_t {
+  kClause,
+  kDeclaration,
+  kInline,
+  kTranslator,
+  kProvider,
+  kPragma
+};
 
 struct Item {
   ItemKind kind;
@@ -308,7 +381,8 @@ struct ItemOf : Item {
   ItemOf() : Item(K) {}
 };
 
-// provider:module:function:name with macros expanded, or a probe's number. Empty parts match anything.
+// provider:module:function:name with macros expanded, or a probe's number. Empty parts match
+// anything.
 struct ProbeDescription {
   std::string provider;
   std::string module;
@@ -373,13 +447,13 @@ struct ProviderDefinition : ItemOf<ItemKind::kProvider> {
 
 enum class PragmaKind : std::uint8_t { kOption, kAttributes, kBinding, kDependsOn };
 
-// A #pragma D line whose form is right. The parser has acted on those that concern it (defaultargs, argref, pspec,
-// empty); they are kept here as well.
+// A #pragma D line whose form is right. The parser has acted on those that concern it (defaultargs,
+// argref, pspec, empty); they are kept here as well.
 struct Pragma : ItemOf<ItemKind::kPragma> {
   PragmaKind pragma = PragmaKind::kOption;
-  // kOption: `name` [= `value`]. kAttributes: `value` "Stable/Stable/Common", `name` what it is set on ("provider"
-  // followed by `arguments` {provider, part}). kBinding: `value` the version, `name` the identifier. kDependsOn: `name`
-  // is provider, module or library, `value` which.
+  // kOption: `name` [= `value`]. kAttributes: `value` "Stable/Stable/Common", `name` what it is set
+  // on ("provider" followed by `arguments` {provider, part}). kBinding: `value` the version, `name`
+  // the identifier. kDependsOn: `name` is provider, module or library, `value` which.
   std::string name;
   std::optional<std::string> value;
   std::vector<std::string> arguments;
@@ -391,11 +465,11 @@ struct Program {
   diag::SourceId source = diag::kNoSource;
 };
 
-// ------------------------------------------------------------------------------------------------------------- names
+// ------------------------------------------------------------------------------------------- names
 
-std::string_view spelling(UnaryOperator op);     // "!", "++", "sizeof"
-std::string_view spelling(BinaryOperator op);    // "&&", ","
-std::string_view spelling(SpecifierKind kind);   // "unsigned", "struct"
+std::string_view spelling(UnaryOperator op);      // "!", "++", "sizeof"
+std::string_view spelling(BinaryOperator op);     // "&&", ","
+std::string_view spelling(SpecifierKind kind);    // "unsigned", "struct"
 std::string_view spelling(StorageClass storage);  // "self"
 
 }  // namespace trapline::dlang

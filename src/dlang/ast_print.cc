@@ -1,10 +1,11 @@
-// The tree as text. Expressions are printed in prefix form, so that structure is plain without precedence.
+// The tree as text. Expressions are printed in prefix form, so that structure is plain without
+// precedence.
 
 #include "dlang/ast_print.h"
 
-#include <utility>
-
 #include <fmt/format.h>
+
+#include <utility>
 
 namespace trapline::dlang {
 namespace {
@@ -43,7 +44,8 @@ std::string identifier_text(const Identifier& e) {
   return e.symbol ? e.module + "`" + e.name : e.name;
 }
 
-std::string list_text(std::string_view head, const Expression& first, const std::vector<ExpressionPtr>& rest) {
+std::string list_text(std::string_view head, const Expression& first,
+                      const std::vector<ExpressionPtr>& rest) {
   std::string text = fmt::format("({} {}", head, to_text(first));
   for (const ExpressionPtr& e : rest) text += " " + to_text(*e);
   return text + ")";
@@ -67,11 +69,13 @@ std::string part_text(const DeclaratorPart& part) {
   switch (part.kind) {
     case DeclaratorPartKind::kPointer: {
       std::string text;
-      for (const SpecifierKind qualifier : part.qualifiers) text += std::string(spelling(qualifier)) + " ";
+      for (const SpecifierKind qualifier : part.qualifiers)
+        text += std::string(spelling(qualifier)) + " ";
       return text + "pointer to ";
     }
     case DeclaratorPartKind::kArray:
-      if (part.associative) return fmt::format("array [{}] of ", parameter_text(part.parameters, part.variadic));
+      if (part.associative)
+        return fmt::format("array [{}] of ", parameter_text(part.parameters, part.variadic));
       return part.size == nullptr ? "array of " : fmt::format("array {} of ", to_text(*part.size));
     case DeclaratorPartKind::kFunction:
       return fmt::format("function ({}) of ", parameter_text(part.parameters, part.variadic));
@@ -82,7 +86,8 @@ std::string part_text(const DeclaratorPart& part) {
 std::string members_text(const TypeSpecifier& type) {
   std::string text = " {";
   for (const MemberDeclaration& member : type.members) {
-    for (const Declarator& declarator : member.declarators) text += " " + to_text(member.specifiers, declarator) + ";";
+    for (const Declarator& declarator : member.declarators)
+      text += " " + to_text(member.specifiers, declarator) + ";";
   }
   for (const Enumerator& enumerator : type.enumerators) {
     text += " " + enumerator.name;
@@ -132,8 +137,8 @@ class TreePrinter {
     line(1, to_text(*definition.value));
   }
   void translator(const TranslatorDefinition& definition) {
-    line(0, fmt::format("translator {} < {} {} >", to_text(*definition.output), to_text(*definition.input),
-                        definition.parameter));
+    line(0, fmt::format("translator {} < {} {} >", to_text(*definition.output),
+                        to_text(*definition.input), definition.parameter));
     for (const TranslatorMember& member : definition.members) {
       line(1, fmt::format("{} = {}", member.name, to_text(*member.value)));
     }
@@ -141,14 +146,17 @@ class TreePrinter {
   void provider(const ProviderDefinition& definition) {
     line(0, "provider " + definition.name);
     for (const ProviderProbe& probe : definition.probes) {
-      std::string text = fmt::format("probe {}({})", probe.name, parameter_text(probe.arguments, false));
-      if (probe.has_translation) text += fmt::format(" : ({})", parameter_text(probe.translated, false));
+      std::string text =
+          fmt::format("probe {}({})", probe.name, parameter_text(probe.arguments, false));
+      if (probe.has_translation)
+        text += fmt::format(" : ({})", parameter_text(probe.translated, false));
       line(1, text);
     }
   }
   void pragma(const Pragma& pragma) {
     static constexpr std::string_view kNames[] = {"option", "attributes", "binding", "depends_on"};
-    std::string text = fmt::format("pragma {} {}", kNames[static_cast<std::size_t>(pragma.pragma)], pragma.name);
+    std::string text =
+        fmt::format("pragma {} {}", kNames[static_cast<std::size_t>(pragma.pragma)], pragma.name);
     if (pragma.value) text += " = " + quoted(*pragma.value);
     for (const std::string& argument : pragma.arguments) text += " " + argument;
     line(0, text);
@@ -175,7 +183,8 @@ std::string to_text(const Expression& expression) {
     }
     case ExpressionKind::kMember: {
       const auto& e = expression.as<Member>();
-      return fmt::format("({} {} {})", e.access == Access::kArrow ? "->" : ".", to_text(*e.base), e.name);
+      return fmt::format("({} {} {})", e.access == Access::kArrow ? "->" : ".", to_text(*e.base),
+                         e.name);
     }
     case ExpressionKind::kUnary: return unary_text(expression.as<Unary>());
     case ExpressionKind::kBinary: {
@@ -184,17 +193,20 @@ std::string to_text(const Expression& expression) {
     }
     case ExpressionKind::kAssign: {
       const auto& e = expression.as<Assign>();
-      return fmt::format("({}= {} {})", e.op ? spelling(*e.op) : "", to_text(*e.target), to_text(*e.value));
+      return fmt::format("({}= {} {})", e.op ? spelling(*e.op) : "", to_text(*e.target),
+                         to_text(*e.value));
     }
     case ExpressionKind::kConditional: {
       const auto& e = expression.as<Conditional>();
-      return fmt::format("(? {} {} {})", to_text(*e.condition), to_text(*e.if_true), to_text(*e.if_false));
+      return fmt::format("(? {} {} {})", to_text(*e.condition), to_text(*e.if_true),
+                         to_text(*e.if_false));
     }
     case ExpressionKind::kCast: {
       const auto& e = expression.as<Cast>();
       return fmt::format("(cast <{}> {})", to_text(*e.type), to_text(*e.operand));
     }
-    case ExpressionKind::kSizeofType: return fmt::format("(sizeof <{}>)", to_text(*expression.as<SizeofType>().type));
+    case ExpressionKind::kSizeofType:
+      return fmt::format("(sizeof <{}>)", to_text(*expression.as<SizeofType>().type));
     case ExpressionKind::kOffsetof: {
       const auto& e = expression.as<Offsetof>();
       return fmt::format("(offsetof <{}> {})", to_text(*e.type), e.member);
@@ -209,7 +221,9 @@ std::string to_text(const Expression& expression) {
 
 std::string to_text(const Specifiers& specifiers) {
   std::string text;
-  const auto add = [&text](std::string_view word) { text += (text.empty() ? "" : " ") + std::string(word); };
+  const auto add = [&text](std::string_view word) {
+    text += (text.empty() ? "" : " ") + std::string(word);
+  };
   for (const StorageClassSpecifier& storage : specifiers.storage) add(spelling(storage.storage));
   for (const TypeSpecifier& type : specifiers.types) {
     if (type.kind != SpecifierKind::kTypedefName) add(spelling(type.kind));

@@ -2,11 +2,11 @@
 
 #include "dlang/lexer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "base/check.h"
 #include "diag/utf8.h"
@@ -15,18 +15,21 @@ namespace trapline::dlang {
 namespace {
 
 constexpr std::array kKeywords = {
-    std::string_view("auto"), std::string_view("break"), std::string_view("case"), std::string_view("char"),
-    std::string_view("const"), std::string_view("continue"), std::string_view("counter"), std::string_view("default"),
-    std::string_view("do"), std::string_view("double"), std::string_view("else"), std::string_view("enum"),
-    std::string_view("extern"), std::string_view("float"), std::string_view("for"), std::string_view("goto"),
-    std::string_view("if"), std::string_view("import"), std::string_view("inline"), std::string_view("int"),
-    std::string_view("long"), std::string_view("offsetof"), std::string_view("probe"), std::string_view("provider"),
-    std::string_view("register"), std::string_view("restrict"), std::string_view("return"), std::string_view("self"),
-    std::string_view("short"), std::string_view("signed"), std::string_view("sizeof"), std::string_view("static"),
-    std::string_view("string"), std::string_view("stringof"), std::string_view("struct"), std::string_view("switch"),
-    std::string_view("this"), std::string_view("translator"), std::string_view("typedef"), std::string_view("union"),
-    std::string_view("unsigned"), std::string_view("void"), std::string_view("volatile"), std::string_view("while"),
-    std::string_view("xlate"),
+    std::string_view("auto"),     std::string_view("break"),      std::string_view("case"),
+    std::string_view("char"),     std::string_view("const"),      std::string_view("continue"),
+    std::string_view("counter"),  std::string_view("default"),    std::string_view("do"),
+    std::string_view("double"),   std::string_view("else"),       std::string_view("enum"),
+    std::string_view("extern"),   std::string_view("float"),      std::string_view("for"),
+    std::string_view("goto"),     std::string_view("if"),         std::string_view("import"),
+    std::string_view("inline"),   std::string_view("int"),        std::string_view("long"),
+    std::string_view("offsetof"), std::string_view("probe"),      std::string_view("provider"),
+    std::string_view("register"), std::string_view("restrict"),   std::string_view("return"),
+    std::string_view("self"),     std::string_view("short"),      std::string_view("signed"),
+    std::string_view("sizeof"),   std::string_view("static"),     std::string_view("string"),
+    std::string_view("stringof"), std::string_view("struct"),     std::string_view("switch"),
+    std::string_view("this"),     std::string_view("translator"), std::string_view("typedef"),
+    std::string_view("union"),    std::string_view("unsigned"),   std::string_view("void"),
+    std::string_view("volatile"), std::string_view("while"),      std::string_view("xlate"),
 };
 static_assert(std::is_sorted(kKeywords.begin(), kKeywords.end()));
 constexpr auto kFirstKeyword = static_cast<std::size_t>(TokenKind::kAuto);
@@ -39,33 +42,65 @@ struct Punctuator {
 
 // Longer ones before their beginnings. `/` is not here: see Lexer::slash.
 constexpr std::array<Punctuator, 46> kPunctuators = {{
-    {"...", TokenKind::kEllipsis},     {"<<=", TokenKind::kShiftLeftAssign}, {">>=", TokenKind::kShiftRightAssign},
-    {"->", TokenKind::kArrow},         {"++", TokenKind::kPlusPlus},         {"--", TokenKind::kMinusMinus},
-    {"&&", TokenKind::kAmpAmp},        {"||", TokenKind::kPipePipe},         {"^^", TokenKind::kCaretCaret},
-    {"==", TokenKind::kEqualEqual},    {"!=", TokenKind::kBangEqual},        {"<=", TokenKind::kLessEqual},
-    {">=", TokenKind::kGreaterEqual},  {"<<", TokenKind::kShiftLeft},        {">>", TokenKind::kShiftRight},
-    {"+=", TokenKind::kPlusAssign},    {"-=", TokenKind::kMinusAssign},      {"*=", TokenKind::kStarAssign},
-    {"%=", TokenKind::kPercentAssign}, {"&=", TokenKind::kAmpAssign},        {"|=", TokenKind::kPipeAssign},
-    {"^=", TokenKind::kCaretAssign},   {"(", TokenKind::kLeftParen},         {")", TokenKind::kRightParen},
-    {"[", TokenKind::kLeftBracket},    {"]", TokenKind::kRightBracket},      {"{", TokenKind::kLeftBrace},
-    {"}", TokenKind::kRightBrace},     {";", TokenKind::kSemicolon},         {",", TokenKind::kComma},
-    {":", TokenKind::kColon},          {"?", TokenKind::kQuestion},          {".", TokenKind::kDot},
-    {"+", TokenKind::kPlus},           {"-", TokenKind::kMinus},             {"*", TokenKind::kStar},
-    {"%", TokenKind::kPercent},        {"~", TokenKind::kTilde},             {"!", TokenKind::kBang},
-    {"&", TokenKind::kAmp},            {"|", TokenKind::kPipe},              {"^", TokenKind::kCaret},
-    {"<", TokenKind::kLess},           {">", TokenKind::kGreater},           {"=", TokenKind::kAssign},
+    {"...", TokenKind::kEllipsis},
+    {"<<=", TokenKind::kShiftLeftAssign},
+    {">>=", TokenKind::kShiftRightAssign},
+    {"->", TokenKind::kArrow},
+    {"++", TokenKind::kPlusPlus},
+    {"--", TokenKind::kMinusMinus},
+    {"&&", TokenKind::kAmpAmp},
+    {"||", TokenKind::kPipePipe},
+    {"^^", TokenKind::kCaretCaret},
+    {"==", TokenKind::kEqualEqual},
+    {"!=", TokenKind::kBangEqual},
+    {"<=", TokenKind::kLessEqual},
+    {">=", TokenKind::kGreaterEqual},
+    {"<<", TokenKind::kShiftLeft},
+    {">>", TokenKind::kShiftRight},
+    {"+=", TokenKind::kPlusAssign},
+    {"-=", TokenKind::kMinusAssign},
+    {"*=", TokenKind::kStarAssign},
+    {"%=", TokenKind::kPercentAssign},
+    {"&=", TokenKind::kAmpAssign},
+    {"|=", TokenKind::kPipeAssign},
+    {"^=", TokenKind::kCaretAssign},
+    {"(", TokenKind::kLeftParen},
+    {")", TokenKind::kRightParen},
+    {"[", TokenKind::kLeftBracket},
+    {"]", TokenKind::kRightBracket},
+    {"{", TokenKind::kLeftBrace},
+    {"}", TokenKind::kRightBrace},
+    {";", TokenKind::kSemicolon},
+    {",", TokenKind::kComma},
+    {":", TokenKind::kColon},
+    {"?", TokenKind::kQuestion},
+    {".", TokenKind::kDot},
+    {"+", TokenKind::kPlus},
+    {"-", TokenKind::kMinus},
+    {"*", TokenKind::kStar},
+    {"%", TokenKind::kPercent},
+    {"~", TokenKind::kTilde},
+    {"!", TokenKind::kBang},
+    {"&", TokenKind::kAmp},
+    {"|", TokenKind::kPipe},
+    {"^", TokenKind::kCaret},
+    {"<", TokenKind::kLess},
+    {">", TokenKind::kGreater},
+    {"=", TokenKind::kAssign},
     {"/=", TokenKind::kSlashAssign},
 }};
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
-// Characters of a probe description. Those of Oracle's D, and '+' '@' '~' '%', which library names and symbols have
+// Characters of a probe description. Those of Oracle's D, and '+' '@' '~' '%', which library names
+// and symbols have
 // ("libstdc++.so.6", "memcpy@plt").
 bool is_description_start(char c) {
   return is_letter(c) || std::string_view("-$:.?*\\[]!\"").find(c) != std::string_view::npos;
 }
 bool is_description_char(char c) {
-  return is_description_start(c) || is_digit(c) || std::string_view("`+@~%").find(c) != std::string_view::npos;
+  return is_description_start(c) || is_digit(c) ||
+         std::string_view("`+@~%").find(c) != std::string_view::npos;
 }
 
 }  // namespace
@@ -87,7 +122,8 @@ std::string brief(std::string_view text) {
 TokenKind keyword_kind(std::string_view word) {
   const auto found = std::lower_bound(kKeywords.begin(), kKeywords.end(), word);
   if (found == kKeywords.end() || *found != word) return TokenKind::kIdentifier;
-  return static_cast<TokenKind>(kFirstKeyword + static_cast<std::size_t>(found - kKeywords.begin()));
+  return static_cast<TokenKind>(kFirstKeyword +
+                                static_cast<std::size_t>(found - kKeywords.begin()));
 }
 
 bool begins_declaration(TokenKind kind) {
@@ -124,8 +160,8 @@ bool begins_declaration(TokenKind kind) {
   }
 }
 
-Lexer::Lexer(diag::SourceId source, const Macros* macros, LexerOptions options, diag::SourceManager& sources,
-             diag::Diagnostics& diagnostics)
+Lexer::Lexer(diag::SourceId source, const Macros* macros, LexerOptions options,
+             diag::SourceManager& sources, diag::Diagnostics& diagnostics)
     : source_(source),
       text_(sources.text(source)),
       macros_(macros),
@@ -147,7 +183,8 @@ Token Lexer::make(TokenKind kind, std::size_t begin) {
   return token;
 }
 
-Token Lexer::error(std::string_view tag, std::size_t begin, std::size_t end, std::string text, std::string hint) {
+Token Lexer::error(std::string_view tag, std::size_t begin, std::size_t end, std::string text,
+                   std::string hint) {
   report(tag, range(begin, end), std::move(text), std::move(hint));
   Token token;
   token.kind = TokenKind::kError;
@@ -171,8 +208,8 @@ bool Lexer::line_is_blank_before(std::size_t at) const {
   return true;
 }
 
-// Precondition: at "/*". D's comments do not nest, and a "/*" within one is an error, as in DTrace: it is nearly always
-// a comment whose end was forgotten.
+// Precondition: at "/*". D's comments do not nest, and a "/*" within one is an error, as in DTrace:
+// it is nearly always a comment whose end was forgotten.
 bool Lexer::skip_comment() {
   const std::size_t begin = at_;
   at_ += 2;
@@ -226,12 +263,15 @@ Token Lexer::stray_character(std::size_t begin) {
                              static_cast<unsigned char>(text_[begin])));
   }
   if (c.code < 0x20 || c.code == 0x7f) {
-    return error("SYNTAX", begin, at_, fmt::format("syntax error near control character 0x{:02x}", c.code));
+    return error("SYNTAX", begin, at_,
+                 fmt::format("syntax error near control character 0x{:02x}", c.code));
   }
   if (c.code >= 0x80) {
-    return error("SYNTAX", begin, at_,
-                 fmt::format("syntax error near \"{}\" (U+{:04X}): outside of strings and comments D is ASCII",
-                             text_.substr(begin, c.length), c.code));
+    return error(
+        "SYNTAX", begin, at_,
+        fmt::format(
+            "syntax error near \"{}\" (U+{:04X}): outside of strings and comments D is ASCII",
+            text_.substr(begin, c.length), c.code));
   }
   return error("SYNTAX", begin, at_, fmt::format("syntax error near \"{}\"", text_[begin]));
 }
@@ -254,7 +294,8 @@ Token Lexer::aggregation() {
   return token;
 }
 
-// `/` is both the division and the end of a predicate. It ends one if `;`, `{`, `/` or the end of the text follows.
+// `/` is both the division and the end of a predicate. It ends one if `;`, `{`, `/` or the end of
+// the text follows.
 Token Lexer::slash() {
   const std::size_t begin = at_++;
   Token token = make(TokenKind::kSlash, begin);
@@ -269,7 +310,8 @@ Token Lexer::slash() {
       break;
     }
   }
-  token.ends_predicate = at >= text_.size() || text_[at] == ';' || text_[at] == '{' || text_[at] == '/';
+  token.ends_predicate =
+      at >= text_.size() || text_[at] == ';' || text_[at] == '{' || text_[at] == '/';
   return token;
 }
 
@@ -333,7 +375,8 @@ Token Lexer::next_outer() {
     }
     // A quoted name: to the closing quote, on this line.
     const std::size_t quote = at_++;
-    while (at_ < text_.size() && peek() != '"' && peek() != '\n') at_ += peek() == '\\' && peek(1) != '\n' ? 2 : 1;
+    while (at_ < text_.size() && peek() != '"' && peek() != '\n')
+      at_ += peek() == '\\' && peek(1) != '\n' ? 2 : 1;
     at_ = std::min(at_, text_.size());
     if (peek() != '"') return error("STR_NL", quote, at_, "newline encountered in a quoted name");
     ++at_;

@@ -1,11 +1,12 @@
 // D text to tokens, on demand.
 //
-// What a token is depends on the place. Outside of clauses `pid$target:libc.so.6:*alloc:entry` is one word
-// (next_outer); everywhere else the tokens are C's, with D's additions (next). The parser says which it wants, and
-// must not have asked for a token beyond the place where that changes.
+// What a token is depends on the place. Outside of clauses `pid$target:libc.so.6:*alloc:entry` is
+// one word (next_outer); everywhere else the tokens are C's, with D's additions (next). The parser
+// says which it wants, and must not have asked for a token beyond the place where that changes.
 //
-// Lines that begin with '#' are handled here: line markers go to the SourceManager, pragmas are queued for the parser,
-// and options that change how the rest is read (defaultargs, argref, pspec, empty) take effect at once.
+// Lines that begin with '#' are handled here: line markers go to the SourceManager, pragmas are
+// queued for the parser, and options that change how the rest is read (defaultargs, argref, pspec,
+// empty) take effect at once.
 //
 // Macros ($1, $$1, $target, $$pid) become the token their text is.
 //
@@ -40,8 +41,8 @@ struct ControlWord;
 class Lexer {
  public:
   // `macros` may be nullptr. Everything must outlive the lexer and its tokens.
-  Lexer(diag::SourceId source, const Macros* macros, LexerOptions options, diag::SourceManager& sources,
-        diag::Diagnostics& diagnostics);
+  Lexer(diag::SourceId source, const Macros* macros, LexerOptions options,
+        diag::SourceManager& sources, diag::Diagnostics& diagnostics);
 
   Token next();        // in declarations and clauses
   Token next_outer();  // outside: kDescription, kInteger, `,` `/` `{` and what cannot be there
@@ -52,8 +53,8 @@ class Lexer {
   // The pragmas met since the last call, in order.
   std::vector<std::unique_ptr<Pragma>> take_pragmas() { return std::exchange(pragmas_, {}); }
 
-  // The text of $name or $1 as it stands in a probe description. Reports and returns false if undefined.
-  // `name` has no '$'.
+  // The text of $name or $1 as it stands in a probe description. Reports and returns false if
+  // undefined. `name` has no '$'.
   bool expand(std::string_view name, std::string& text);
 
   // While what follows a mistake is skipped, its own mistakes are not reported.
@@ -70,7 +71,8 @@ class Lexer {
   bool skip_comment();
   bool line_is_blank_before(std::size_t at) const;
   Token make(TokenKind kind, std::size_t begin);
-  Token error(std::string_view tag, std::size_t begin, std::size_t end, std::string text, std::string hint = {});
+  Token error(std::string_view tag, std::size_t begin, std::size_t end, std::string text,
+              std::string hint = {});
   void report(std::string_view tag, diag::Range range, std::string text, std::string hint = {});
   diag::Range range(std::size_t begin, std::size_t end) const;
   Token stray_character(std::size_t begin);
@@ -78,7 +80,9 @@ class Lexer {
   Token slash();
   Token identifier();
   Token aggregation();
-  char peek(std::size_t ahead = 0) const { return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0'; }
+  char peek(std::size_t ahead = 0) const {
+    return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0';
+  }
 
   // lexer_literal.cc
   Token number();
@@ -96,7 +100,8 @@ class Lexer {
   // lexer_control.cc
   bool control_line();
   void directive(const std::vector<ControlWord>& words, std::size_t next_line);
-  void line_directive(const std::vector<ControlWord>& words, std::size_t first, std::size_t next_line);
+  void line_directive(const std::vector<ControlWord>& words, std::size_t first,
+                      std::size_t next_line);
 
   diag::SourceId source_;
   std::string_view text_;

@@ -1,14 +1,16 @@
-// Lines that begin with '#': `# 12 "file.d" 1` and `#line`, `#pragma D ...`, `#error`, `#ident`, `#!`.
+// Lines that begin with '#': `# 12 "file.d" 1` and `#line`, `#pragma D ...`, `#error`, `#ident`,
+// `#!`.
 //
-// The forms and the tags of their errors are DTrace's; what a well-formed pragma means is mostly the checker's business
-// (see Pragma in ast.h). Pragmas that are not for D are ignored, as K&R A12.8 asks.
+// The forms and the tags of their errors are DTrace's; what a well-formed pragma means is mostly
+// the checker's business (see Pragma in ast.h). Pragmas that are not for D are ignored, as K&R
+// A12.8 asks.
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <limits>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "dlang/lexer.h"
 
@@ -28,7 +30,8 @@ namespace {
 bool is_one_of(std::string_view text, auto&&... names) { return ((text == names) || ...); }
 
 bool is_stability(std::string_view name) {
-  return is_one_of(name, "Internal", "Private", "Obsolete", "External", "Unstable", "Evolving", "Stable", "Standard");
+  return is_one_of(name, "Internal", "Private", "Obsolete", "External", "Unstable", "Evolving",
+                   "Stable", "Standard");
 }
 
 bool is_dependency_class(std::string_view name) {
@@ -40,7 +43,8 @@ bool is_attributes(std::string_view text) {
   const std::size_t first = text.find('/');
   const std::size_t second = first == std::string_view::npos ? first : text.find('/', first + 1);
   return second != std::string_view::npos && is_stability(text.substr(0, first)) &&
-         is_stability(text.substr(first + 1, second - first - 1)) && is_dependency_class(text.substr(second + 1));
+         is_stability(text.substr(first + 1, second - first - 1)) &&
+         is_dependency_class(text.substr(second + 1));
 }
 
 // Version numbers: 1.0, 1.2.3.
@@ -85,7 +89,8 @@ Problem option_pragma(const Words& words, std::size_t at, Pragma& pragma) {
 }
 
 Problem attributes_pragma(const Words& words, std::size_t at, Pragma& pragma) {
-  if (at + 1 >= words.size() || words[at].kind != WordKind::kWord || words[at + 1].kind != WordKind::kWord) {
+  if (at + 1 >= words.size() || words[at].kind != WordKind::kWord ||
+      words[at + 1].kind != WordKind::kWord) {
     return {"PRAGMA_MALFORM", "malformed #pragma attributes <attributes> <ident>"};
   }
   if (!is_attributes(words[at].text)) {
@@ -101,26 +106,31 @@ Problem attributes_pragma(const Words& words, std::size_t at, Pragma& pragma) {
     }
     pragma.arguments = {words[at + 2].text, words[at + 3].text};
     if (!is_one_of(words[at + 3].text, "provider", "module", "function", "name", "args")) {
-      return {"PRAGMA_INVAL", fmt::format("invalid component \"{}\" in attribute #pragma for provider {}",
-                                          brief(words[at + 3].text), brief(words[at + 2].text))};
+      return {"PRAGMA_INVAL",
+              fmt::format("invalid component \"{}\" in attribute #pragma for provider {}",
+                          brief(words[at + 3].text), brief(words[at + 2].text))};
     }
   }
   return {};
 }
 
 Problem binding_pragma(const Words& words, std::size_t at, Pragma& pragma) {
-  if (at + 1 >= words.size() || words[at].kind != WordKind::kString || words[at + 1].kind != WordKind::kWord) {
+  if (at + 1 >= words.size() || words[at].kind != WordKind::kString ||
+      words[at + 1].kind != WordKind::kWord) {
     return {"PRAGMA_MALFORM", "malformed #pragma binding \"version\" <ident>"};
   }
-  if (!is_version(words[at].text)) return {"PRAGMA_INVAL", "invalid version string specified by #pragma binding"};
+  if (!is_version(words[at].text))
+    return {"PRAGMA_INVAL", "invalid version string specified by #pragma binding"};
   pragma.pragma = PragmaKind::kBinding;
   pragma.value = words[at].text;
   pragma.name = words[at + 1].text;
   return {};
 }
 
-Problem depends_on_pragma(const Words& words, std::size_t at, diag::SourceKind source, Pragma& pragma) {
-  if (at + 1 >= words.size() || words[at].kind != WordKind::kWord || words[at + 1].kind != WordKind::kWord) {
+Problem depends_on_pragma(const Words& words, std::size_t at, diag::SourceKind source,
+                          Pragma& pragma) {
+  if (at + 1 >= words.size() || words[at].kind != WordKind::kWord ||
+      words[at + 1].kind != WordKind::kWord) {
     return {"PRAGMA_MALFORM", "malformed #pragma depends_on <class> <name>"};
   }
   pragma.pragma = PragmaKind::kDependsOn;
@@ -130,7 +140,8 @@ Problem depends_on_pragma(const Words& words, std::size_t at, diag::SourceKind s
     return {"PRAGMA_DEPEND", "main program may not explicitly depend on a library"};
   }
   if (!is_one_of(pragma.name, "provider", "module", "library")) {
-    return {"PRAGMA_INVAL", fmt::format("invalid class {} specified by #pragma depends_on", brief(pragma.name))};
+    return {"PRAGMA_INVAL",
+            fmt::format("invalid class {} specified by #pragma depends_on", brief(pragma.name))};
   }
   return {};
 }
@@ -143,11 +154,13 @@ std::string error_text(const Words& words, std::size_t at) {
   return text;
 }
 
-// A word of a control line; `at` moves behind it. Precondition: no blank at `at`. Strings must end on the line.
+// A word of a control line; `at` moves behind it. Precondition: no blank at `at`. Strings must end
+// on the line.
 Problem read_word(std::string_view line, std::size_t& at, ControlWord& word) {
   const std::size_t begin = at;
   if (line[at] == '"') {
-    for (++at; at < line.size() && line[at] != '"';) at += line[at] == '\\' && at + 1 < line.size() ? 2 : 1;
+    for (++at; at < line.size() && line[at] != '"';)
+      at += line[at] == '\\' && at + 1 < line.size() ? 2 : 1;
     if (at >= line.size()) return {"STR_NL", "newline encountered in string literal"};
     word.kind = WordKind::kString;
     word.text = resolve_escapes(line.substr(begin + 1, at - begin - 1));
@@ -161,7 +174,8 @@ Problem read_word(std::string_view line, std::size_t& at, ControlWord& word) {
   if (!is_digit(line[begin])) return {};
   const bool fits = read_integer(word.text, value, rest);
   if (!rest.empty()) return {};
-  if (!fits) return {"INT_OFLOW", fmt::format("constant {} results in integer overflow", brief(word.text))};
+  if (!fits)
+    return {"INT_OFLOW", fmt::format("constant {} results in integer overflow", brief(word.text))};
   word.kind = WordKind::kInteger;
   word.value = value.value;
   return {};
@@ -220,7 +234,8 @@ void Lexer::directive(const std::vector<ControlWord>& words, std::size_t next_li
   if (at == words.size()) return;  // "#" alone is nothing
   const ControlWord& name = words[at];
   if (name.kind == WordKind::kInteger) return line_directive(words, at, next_line);
-  if (name.kind == WordKind::kString) return report("PRAGCTL_INVAL", name.range, "invalid control directive");
+  if (name.kind == WordKind::kString)
+    return report("PRAGCTL_INVAL", name.range, "invalid control directive");
   if (name.text == "line") return line_directive(words, at + 1, next_line);
   if (name.text == "ident") return;
   if (name.text == "error") return report("PRAGERR", name.range, error_text(words, at + 1));
@@ -241,13 +256,14 @@ void Lexer::directive(const std::vector<ControlWord>& words, std::size_t next_li
   } else if (level == Level::kPragma) {
     return;
   } else {
-    const bool cpp = is_one_of(name.text, "include", "define", "undef", "if", "ifdef", "ifndef", "else", "elif", "endif");
+    const bool cpp = is_one_of(name.text, "include", "define", "undef", "if", "ifdef", "ifndef",
+                               "else", "elif", "endif");
     problem = {"PRAGCTL_INVAL", fmt::format("invalid control directive: #{}", brief(name.text)),
                cpp ? "option -C runs the C preprocessor first" : ""};
   }
   if (!problem.tag.empty()) {
-    return report(problem.tag, diag::join(words.front().range, words.back().range), std::move(problem.text),
-                  std::move(problem.hint));
+    return report(problem.tag, diag::join(words.front().range, words.back().range),
+                  std::move(problem.text), std::move(problem.hint));
   }
   pragma->range = diag::join(words.front().range, words.back().range);
   if (pragma->pragma == PragmaKind::kOption) {
@@ -260,14 +276,16 @@ void Lexer::directive(const std::vector<ControlWord>& words, std::size_t next_li
 }
 
 // <line> ["file" [flags]]: of cpp's flags 1 enters an included file, 2 comes back from one.
-void Lexer::line_directive(const std::vector<ControlWord>& words, std::size_t first, std::size_t next_line) {
+void Lexer::line_directive(const std::vector<ControlWord>& words, std::size_t first,
+                           std::size_t next_line) {
   bool good = first < words.size() && words[first].kind == WordKind::kInteger &&
               words[first].value <= std::numeric_limits<std::int32_t>::max();
   for (std::size_t i = first + 1; good && i < words.size(); ++i) {
     good = words[i].kind == (i == first + 1 ? WordKind::kString : WordKind::kInteger);
   }
   if (!good) {
-    const diag::Range where = words.empty() ? end_of_source() : diag::join(words.front().range, words.back().range);
+    const diag::Range where =
+        words.empty() ? end_of_source() : diag::join(words.front().range, words.back().range);
     return report("PRAGMA_MALFORM", where, "malformed #line <line> [ [\"file\"] state ]");
   }
   diag::LineMarker marker;

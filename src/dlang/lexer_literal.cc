@@ -1,13 +1,13 @@
 // Constants: numbers, strings, characters.
 //
-// Character constants hold up to eight bytes, the first being the most significant, as in DTrace; '\'' is a quote as in
-// C. Floating-point constants are recognised in order to be refused.
+// Character constants hold up to eight bytes, the first being the most significant, as in DTrace;
+// '\'' is a quote as in C. Floating-point constants are recognised in order to be refused.
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "dlang/lexer.h"
 
@@ -22,18 +22,22 @@ int digit_value(char c) {
 }
 
 bool is_hex_prefix(std::string_view text) {
-  return text.size() > 2 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X') && digit_value(text[2]) < 16;
+  return text.size() > 2 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X') &&
+         digit_value(text[2]) < 16;
 }
 
 // The length of [uU]?[lL]?[lL]? at the start of `text`.
 std::size_t suffix_length(std::string_view text) {
   std::size_t length = 0;
   if (length < text.size() && (text[length] == 'u' || text[length] == 'U')) ++length;
-  for (int i = 0; i < 2 && length < text.size() && (text[length] == 'l' || text[length] == 'L'); ++i) ++length;
+  for (int i = 0; i < 2 && length < text.size() && (text[length] == 'l' || text[length] == 'L');
+       ++i)
+    ++length;
   return length;
 }
 
-// The length of a floating-point constant at the start of `text`; 0: it is none, but perhaps an integer.
+// The length of a floating-point constant at the start of `text`; 0: it is none, but perhaps an
+// integer.
 std::size_t float_length(std::string_view text) {
   std::size_t at = 0;
   const auto digits = [&] {
@@ -64,7 +68,8 @@ std::size_t float_length(std::string_view text) {
   return is_float ? at : 0;
 }
 
-// Appends what the escape at text[at] (the character after the backslash) stands for; returns where it ends.
+// Appends what the escape at text[at] (the character after the backslash) stands for; returns where
+// it ends.
 std::size_t escape(std::string_view text, std::size_t at, std::string& out) {
   const char c = text[at];
   switch (c) {
@@ -168,12 +173,14 @@ Token Lexer::integer() {
   Token token = make(TokenKind::kInteger, begin);
   std::string_view rest;
   if (!read_integer(token.text, token.integer, rest)) {
-    return error("INT_OFLOW", begin, at_, fmt::format("constant {} results in integer overflow", brief(token.text)));
+    return error("INT_OFLOW", begin, at_,
+                 fmt::format("constant {} results in integer overflow", brief(token.text)));
   }
   if (!rest.empty()) {
-    return error("INT_DIGIT", begin, at_,
-                 fmt::format("constant {} contains invalid digit {}", brief(token.text), rest.front()),
-                 "constants that begin with 0 are octal");
+    return error(
+        "INT_DIGIT", begin, at_,
+        fmt::format("constant {} contains invalid digit {}", brief(token.text), rest.front()),
+        "constants that begin with 0 are octal");
   }
   return token;
 }
@@ -208,16 +215,20 @@ Token Lexer::character() {
       bytes.push_back(text_[at_++]);
     }
   }
-  if (at_ >= text_.size()) return error("SYNTAX", begin, at_, "character constant without an end", "close it with '");
-  if (peek() == '\n') return error("CHR_NL", begin, at_, "newline encountered in character constant");
+  if (at_ >= text_.size())
+    return error("SYNTAX", begin, at_, "character constant without an end", "close it with '");
+  if (peek() == '\n')
+    return error("CHR_NL", begin, at_, "newline encountered in character constant");
   ++at_;
   if (bytes.empty()) return error("CHR_NULL", begin, at_, "empty character constant");
   if (bytes.size() > sizeof(std::uint64_t)) {
-    return error("CHR_OFLOW", begin, at_, "character constant is too long", "it holds up to 8 bytes");
+    return error("CHR_OFLOW", begin, at_, "character constant is too long",
+                 "it holds up to 8 bytes");
   }
   Token token = make(TokenKind::kInteger, begin);
   token.integer.character = true;
-  for (const char c : bytes) token.integer.value = (token.integer.value << 8) | static_cast<unsigned char>(c);
+  for (const char c : bytes)
+    token.integer.value = (token.integer.value << 8) | static_cast<unsigned char>(c);
   return token;
 }
 

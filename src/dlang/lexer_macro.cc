@@ -1,16 +1,17 @@
-// Macros: $1 becomes an integer, a word or a string, whichever the argument looks like; $$1 always a string. $pid and
-// the like are integers, $$pid strings.
+// Macros: $1 becomes an integer, a word or a string, whichever the argument looks like; $$1 always
+// a string. $pid and the like are integers, $$pid strings.
 //
-// What an argument looks like is decided as DTrace does: a number (with sign), else a word of letters, digits, '_' and
-// '`', else a string, whose enclosing quotes are taken off. Unlike DTrace, a number with trailing junk ("5x") is
-// refused instead of being cut.
+// What an argument looks like is decided as DTrace does: a number (with sign), else a word of
+// letters, digits, '_' and
+// '`', else a string, whose enclosing quotes are taken off. Unlike DTrace, a number with trailing
+// junk ("5x") is refused instead of being cut.
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 #include <limits>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "base/check.h"
 #include "dlang/lexer.h"
@@ -28,7 +29,8 @@ bool is_word(std::string_view text) {
 }
 
 std::string_view without_quotes(std::string_view text) {
-  if (text.size() >= 2 && text.front() == '"' && text.back() == '"') return text.substr(1, text.size() - 2);
+  if (text.size() >= 2 && text.front() == '"' && text.back() == '"')
+    return text.substr(1, text.size() - 2);
   return text;
 }
 
@@ -47,9 +49,10 @@ const std::string* Lexer::argument(std::size_t index) {
 }
 
 Token Lexer::undefined_macro(const Token& token, std::string_view what) {
-  return error("MACRO_UNDEF", token.range.begin, token.range.end,
-               fmt::format("macro {} {} is not defined", what, brief(token.text)),
-               what == "argument" ? "give it behind the program, or set the option defaultargs" : "");
+  return error(
+      "MACRO_UNDEF", token.range.begin, token.range.end,
+      fmt::format("macro {} {} is not defined", what, brief(token.text)),
+      what == "argument" ? "give it behind the program, or set the option defaultargs" : "");
 }
 
 // Precondition: token.range is that of the macro, `text` what it stands for.
@@ -62,12 +65,13 @@ Token Lexer::argument_token(Token token, std::string_view text, bool member) {
     token.integer.negative = text[0] == '-';
     if (!read_integer(digits, token.integer, rest)) {
       return error("MACRO_OFLOW", begin, end,
-                   fmt::format("macro argument {} constant {} results in integer overflow", token.text, brief(digits)));
+                   fmt::format("macro argument {} constant {} results in integer overflow",
+                               token.text, brief(digits)));
     }
     if (!rest.empty()) {
       return error("INT_DIGIT", begin, end,
-                   fmt::format("macro argument {} constant {} contains invalid digit {}", token.text, brief(text),
-                               rest.front()));
+                   fmt::format("macro argument {} constant {} contains invalid digit {}",
+                               token.text, brief(text), rest.front()));
     }
     token.kind = TokenKind::kInteger;
     return token;
@@ -91,11 +95,14 @@ Token Lexer::macro(bool member) {
   while (is_argument ? is_digit(peek()) : is_identifier_char(peek())) ++at_;
   Token token = make(TokenKind::kString, begin);
   const std::string_view name = text_.substr(name_begin, at_ - name_begin);
-  if (name.empty()) return error("SYNTAX", begin, at_, fmt::format("syntax error near \"{}\"", token.text));
+  if (name.empty())
+    return error("SYNTAX", begin, at_, fmt::format("syntax error near \"{}\"", token.text));
 
   if (!is_argument) {
-    const auto found = macros_ == nullptr ? decltype(macros_->variables.end()){} : macros_->variables.find(name);
-    if (macros_ == nullptr || found == macros_->variables.end()) return undefined_macro(token, "variable");
+    const auto found =
+        macros_ == nullptr ? decltype(macros_->variables.end()){} : macros_->variables.find(name);
+    if (macros_ == nullptr || found == macros_->variables.end())
+      return undefined_macro(token, "variable");
     const std::string text = std::to_string(found->second);
     sources_.add_expansion(token.range, text);
     if (as_string) {

@@ -15,7 +15,8 @@ using testing::IsEmpty;
 
 class LexerTest : public testing::Test {
  protected:
-  Lexer& lex(std::string text, LexerOptions options = {}, diag::SourceKind kind = diag::SourceKind::kScript) {
+  Lexer& lex(std::string text, LexerOptions options = {},
+             diag::SourceKind kind = diag::SourceKind::kScript) {
     source_ = *sources_.add("t.d", std::move(text), kind);
     lexer_.emplace(source_, &macros_, options, sources_, diagnostics_);
     return *lexer_;
@@ -34,12 +35,14 @@ class LexerTest : public testing::Test {
   // Tags of all that was reported.
   std::vector<std::string> tags() {
     std::vector<std::string> result;
-    for (const diag::Diagnostic& diagnostic : diagnostics_.sorted()) result.push_back(diagnostic.tag);
+    for (const diag::Diagnostic& diagnostic : diagnostics_.sorted())
+      result.push_back(diagnostic.tag);
     return result;
   }
   std::vector<std::string> texts() {
     std::vector<std::string> result;
-    for (const diag::Diagnostic& diagnostic : diagnostics_.sorted()) result.push_back(diagnostic.text);
+    for (const diag::Diagnostic& diagnostic : diagnostics_.sorted())
+      result.push_back(diagnostic.text);
     return result;
   }
 
@@ -52,8 +55,9 @@ class LexerTest : public testing::Test {
 
 TEST_F(LexerTest, OperatorsAreTheLongestThatFit) {
   EXPECT_THAT(words("a<<=b>>=c->d++ --^^^&&&||| ... == != <= >= += -= *= %= &= |= ^= ~ ! ? :"),
-              ElementsAre("a", "<<=", "b", ">>=", "c", "->", "d", "++", "--", "^^", "^", "&&", "&", "||", "|", "...", "==",
-                          "!=", "<=", ">=", "+=", "-=", "*=", "%=", "&=", "|=", "^=", "~", "!", "?", ":"));
+              ElementsAre("a", "<<=", "b", ">>=", "c", "->", "d", "++", "--", "^^", "^", "&&", "&",
+                          "||", "|", "...", "==", "!=", "<=", ">=", "+=", "-=", "*=", "%=", "&=",
+                          "|=", "^=", "~", "!", "?", ":"));
   EXPECT_THAT(tags(), IsEmpty());
 }
 
@@ -194,18 +198,23 @@ TEST_F(LexerTest, StrayBytesAreNamed) {
   EXPECT_THAT(words("\xc3\xa9"), ElementsAre("\xc3\xa9"));
   EXPECT_THAT(words(std::string("\0", 1)), ElementsAre(std::string("\0", 1)));
   EXPECT_THAT(words("\\"), ElementsAre("\\"));
-  EXPECT_THAT(texts(),
-              ElementsAre("syntax error near byte 0xff, which is not valid UTF-8",
-                          "syntax error near \"\xc3\xa9\" (U+00E9): outside of strings and comments D is ASCII",
-                          "syntax error near control character 0x00", "syntax error near \"\\\""));
+  EXPECT_THAT(
+      texts(),
+      ElementsAre(
+          "syntax error near byte 0xff, which is not valid UTF-8",
+          "syntax error near \"\xc3\xa9\" (U+00E9): outside of strings and comments D is ASCII",
+          "syntax error near control character 0x00", "syntax error near \"\\\""));
 }
 
-TEST_F(LexerTest, LinesMayBeContinued) { EXPECT_THAT(words("a \\\n b \\\r\n c"), ElementsAre("a", "b", "c")); }
+TEST_F(LexerTest, LinesMayBeContinued) {
+  EXPECT_THAT(words("a \\\n b \\\r\n c"), ElementsAre("a", "b", "c"));
+}
 
-// -------------------------------------------------------------------------------------------------------------- macros
+// ------------------------------------------------------------------------------------------ macros
 
 TEST_F(LexerTest, ArgumentsAreWhatTheyLookLike) {
-  macros_.arguments = {"t.d", "42", "-7", "0x1fu", "name", "two words", "\"quoted\"", "", "self", "a\\tb"};
+  macros_.arguments = {"t.d",       "42",         "-7", "0x1fu", "name",
+                       "two words", "\"quoted\"", "",   "self",  "a\\tb"};
   EXPECT_EQ(first("$1").integer.value, 42u);
   EXPECT_EQ(first("$2").integer.value, 7u);
   EXPECT_TRUE(first("$2").integer.negative);
@@ -256,7 +265,8 @@ TEST_F(LexerTest, MacrosThatCannotBe) {
   EXPECT_EQ(first("$2").kind, TokenKind::kError);
   EXPECT_EQ(first("$99999999999999999999").kind, TokenKind::kError);
   EXPECT_THAT(words("$-1"), ElementsAre("$", "-", "1"));
-  EXPECT_THAT(tags(), ElementsAre("MACRO_UNDEF", "MACRO_UNDEF", "MACRO_OFLOW", "INT_DIGIT", "MACRO_UNDEF", "SYNTAX"));
+  EXPECT_THAT(tags(), ElementsAre("MACRO_UNDEF", "MACRO_UNDEF", "MACRO_OFLOW", "INT_DIGIT",
+                                  "MACRO_UNDEF", "SYNTAX"));
   EXPECT_EQ(texts()[0], "macro argument $3 is not defined");
   EXPECT_EQ(texts()[1], "macro variable $nosuch is not defined");
 }
@@ -272,7 +282,7 @@ TEST_F(LexerTest, MissingArgumentsMayBeDefaulted) {
   EXPECT_EQ(text.string, "");
 }
 
-// -------------------------------------------------------------------------------------------------- outside of clauses
+// ------------------------------------------------------------------------------ outside of clauses
 
 TEST_F(LexerTest, DescriptionsAreOneWord) {
   lex("BEGIN,pid$target:libstdc++.so.6:*[a-z]?:entry /* c */ syscall:::return/x/ 12 {");
@@ -300,10 +310,11 @@ TEST_F(LexerTest, QuotedNamesAreOneWord) {
   EXPECT_THAT(tags(), ElementsAre("STR_NL"));
 }
 
-// ------------------------------------------------------------------------------------------------------- control lines
+// ----------------------------------------------------------------------------------- control lines
 
 TEST_F(LexerTest, PragmasAreQueued) {
-  lex("#!/usr/sbin/dtrace -s\n  # pragma D option quiet\n#pragma D option bufsize=4m\r\n#pragma ident \"x\"\n"
+  lex("#!/usr/sbin/dtrace -s\n  # pragma D option quiet\n#pragma D option bufsize=4m\r\n#pragma "
+      "ident \"x\"\n"
       "#pragma once\n#\n#ident \"y\"\nx");
   EXPECT_EQ(lexer_->next().text, "x");
   const auto pragmas = lexer_->take_pragmas();
@@ -317,7 +328,8 @@ TEST_F(LexerTest, PragmasAreQueued) {
 }
 
 TEST_F(LexerTest, PragmasOfTheOtherKinds) {
-  lex("#pragma D attributes Stable/Evolving/ISA provider p args\n#pragma D attributes Private/Private/Unknown x\n"
+  lex("#pragma D attributes Stable/Evolving/ISA provider p args\n#pragma D attributes "
+      "Private/Private/Unknown x\n"
       "#pragma D binding \"1.6.2\" y\n#pragma D depends_on provider sched\n");
   EXPECT_EQ(lexer_->next().kind, TokenKind::kEnd);
   const auto pragmas = lexer_->take_pragmas();
@@ -333,15 +345,19 @@ TEST_F(LexerTest, PragmasOfTheOtherKinds) {
 }
 
 TEST_F(LexerTest, ControlLinesThatAreWrong) {
-  lex("#include <x>\n#pragma D nosuch\n#pragma D option a b\n#pragma D option\n#pragma D attributes Stable x\n"
-      "#pragma D attributes x\n#pragma D binding 1.0 x\n#pragma D binding \"one\" x\n#pragma D depends_on library l\n"
-      "#pragma D depends_on thing l\n#error no \"way\"\n#line x\n# 12 file\n#\"x\"\n#pragma D binding \"x\n"
+  lex("#include <x>\n#pragma D nosuch\n#pragma D option a b\n#pragma D option\n#pragma D "
+      "attributes Stable x\n"
+      "#pragma D attributes x\n#pragma D binding 1.0 x\n#pragma D binding \"one\" x\n#pragma D "
+      "depends_on library l\n"
+      "#pragma D depends_on thing l\n#error no \"way\"\n#line x\n# 12 file\n#\"x\"\n#pragma D "
+      "binding \"x\n"
       "#line 99999999999999999999\n#pragma D attributes Stable/Stable/ISA provider p nosuch\n");
   EXPECT_EQ(lexer_->next().kind, TokenKind::kEnd);
-  EXPECT_THAT(tags(), ElementsAre("PRAGCTL_INVAL", "PRAGMA_INVAL", "PRAGMA_MALFORM", "PRAGMA_MALFORM", "PRAGMA_INVAL",
-                                  "PRAGMA_MALFORM", "PRAGMA_MALFORM", "PRAGMA_INVAL", "PRAGMA_DEPEND", "PRAGMA_INVAL",
-                                  "PRAGERR", "PRAGMA_MALFORM", "PRAGMA_MALFORM", "PRAGCTL_INVAL", "STR_NL", "INT_OFLOW",
-                                  "PRAGMA_INVAL"));
+  EXPECT_THAT(tags(), ElementsAre("PRAGCTL_INVAL", "PRAGMA_INVAL", "PRAGMA_MALFORM",
+                                  "PRAGMA_MALFORM", "PRAGMA_INVAL", "PRAGMA_MALFORM",
+                                  "PRAGMA_MALFORM", "PRAGMA_INVAL", "PRAGMA_DEPEND", "PRAGMA_INVAL",
+                                  "PRAGERR", "PRAGMA_MALFORM", "PRAGMA_MALFORM", "PRAGCTL_INVAL",
+                                  "STR_NL", "INT_OFLOW", "PRAGMA_INVAL"));
   EXPECT_EQ(texts()[10], "#error: no way ");
   EXPECT_TRUE(lexer_->take_pragmas().empty());
 }
@@ -377,7 +393,8 @@ TEST_F(LexerTest, LineMarkersMovePlaces) {
 }
 
 TEST_F(LexerTest, OptionsForTheReaderActAtOnce) {
-  lex("#pragma D option defaultargs\n#pragma D option argref\n#pragma D option empty\n#pragma D option pspec\nx");
+  lex("#pragma D option defaultargs\n#pragma D option argref\n#pragma D option empty\n#pragma D "
+      "option pspec\nx");
   lexer_->next();
   EXPECT_TRUE(lexer_->options().default_arguments);
   EXPECT_TRUE(lexer_->options().unused_arguments_ok);

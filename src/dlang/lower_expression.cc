@@ -671,11 +671,7 @@ plan::Reg Lowerer::lower_assign(const Node& node) {
 plan::Reg Lowerer::lower_increment(const Node& node) {
   const auto target = lower_target(*node.operands.front());
   if (!target) return kNoReg;
-  Reg old = load_target(*target);
-  if (node.is_postfix && !target->is_element) {
-    // The variable's register may be its storage: keep the value before.
-    old = emit_value(Op::kMove, old);
-  }
+  const Reg old = load_target(*target);
   Reg value = emit_value(Op::kAdd, old, constant(node.value));
   if (const auto type = value_type(target->type)) value = extended(value, *type);
   store_target(*target, value);

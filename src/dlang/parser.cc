@@ -2,11 +2,11 @@
 
 #include "dlang/parser.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "dlang/parser_impl.h"
 #include "dlang/probe_description.h"
@@ -16,9 +16,10 @@ namespace {
 
 // Known in every D program: those that ctypes::TypeTable begins with, and that of curcpu.
 constexpr std::string_view kBaseTypes[] = {
-    "cpuinfo_t", "dev_t", "gid_t", "id_t", "ino_t", "int16_t", "int32_t", "int64_t", "int8_t", "intptr_t", "mode_t",
-    "off_t", "pid_t", "ptrdiff_t", "size_t", "ssize_t", "time_t", "u_longlong_t", "uchar_t", "uid_t", "uint16_t",
-    "uint32_t", "uint64_t", "uint8_t", "uint_t", "uintptr_t", "ulong_t", "ushort_t",
+    "cpuinfo_t", "dev_t",    "gid_t",    "id_t",         "ino_t",     "int16_t", "int32_t",
+    "int64_t",   "int8_t",   "intptr_t", "mode_t",       "off_t",     "pid_t",   "ptrdiff_t",
+    "size_t",    "ssize_t",  "time_t",   "u_longlong_t", "uchar_t",   "uid_t",   "uint16_t",
+    "uint32_t",  "uint64_t", "uint8_t",  "uint_t",       "uintptr_t", "ulong_t", "ushort_t",
 };
 
 LexerOptions lexer_options(const ParseRequest& request) {
@@ -54,7 +55,8 @@ TypeNames::TypeNames() {
   for (const std::string_view name : kBaseTypes) names_.emplace(name);
 }
 
-Parser::Parser(const ParseRequest& request, diag::SourceManager& sources, diag::Diagnostics& diagnostics)
+Parser::Parser(const ParseRequest& request, diag::SourceManager& sources,
+               diag::Diagnostics& diagnostics)
     : request_(request),
       sources_(sources),
       diagnostics_(diagnostics),
@@ -65,7 +67,7 @@ Parser::Parser(const ParseRequest& request, diag::SourceManager& sources, diag::
   program_->source = request.source;
 }
 
-// ------------------------------------------------------------------------------------------------------------ tokens
+// ------------------------------------------------------------------------------------------ tokens
 
 const Token& Parser::peek(std::size_t ahead) {
   while (ahead_.size() <= ahead) ahead_.push_back(lexer_.next());
@@ -138,15 +140,17 @@ void Parser::near_error(const Token& token) {
     diagnostics_.error("SYNTAX", token.range, "syntax error near end of input");
     return;
   }
-  diagnostics_.error("SYNTAX", token.range, fmt::format("syntax error near \"{}\"", brief(sources_.text(token.range))),
+  diagnostics_.error("SYNTAX", token.range,
+                     fmt::format("syntax error near \"{}\"", brief(sources_.text(token.range))),
                      std::string(hint_for(token.kind)));
 }
 
 void Parser::too_deep() {
-  diagnostics_.error("SYNTAX", peek().range, fmt::format("nested too deeply: more than {} levels", kMaxNesting));
+  diagnostics_.error("SYNTAX", peek().range,
+                     fmt::format("nested too deeply: more than {} levels", kMaxNesting));
 }
 
-// -------------------------------------------------------------------------------------------------------------- items
+// ------------------------------------------------------------------------------------------- items
 
 ParseResult Parser::program() {
   for (;;) {
@@ -187,20 +191,22 @@ void Parser::item(const Token& first) {
     if (!good) recover_item();
     return;
   }
-  if (first.kind == TokenKind::kDescription || first.kind == TokenKind::kInteger) return clause(first);
+  if (first.kind == TokenKind::kDescription || first.kind == TokenKind::kInteger)
+    return clause(first);
   near_error(first);
   lexer_.rewind(first);
   recover_item();
 }
 
-// A word outside of clauses begins a declaration if it is a keyword for one or a type's name; `foo*` is the pointer
-// type, not the glob, if foo is a type and descriptions are not preferred.
+// A word outside of clauses begins a declaration if it is a keyword for one or a type's name;
+// `foo*` is the pointer type, not the glob, if foo is a type and descriptions are not preferred.
 bool Parser::is_declaration(const Token& word) {
   if (begins_declaration(keyword_kind(word.text))) return true;
   if (lexer_.options().prefer_descriptions || is_text_) return false;
   const std::string_view name = word.text.substr(0, word.text.find('*', 1));
-  const bool plain = std::all_of(word.text.begin(), word.text.end(),
-                                 [](char c) { return (is_identifier_char(c) && c != '`') || c == '*'; });
+  const bool plain = std::all_of(word.text.begin(), word.text.end(), [](char c) {
+    return (is_identifier_char(c) && c != '`') || c == '*';
+  });
   if (!plain || name == "BEGIN" || name == "END" || name == "ERROR") return false;
   return begins_declaration(keyword_kind(name)) || is_type_name(name);
 }
@@ -212,7 +218,8 @@ void Parser::push_item(std::unique_ptr<Item> item, std::uint32_t begin) {
 }
 
 void Parser::push_pragmas() {
-  for (std::unique_ptr<Pragma>& pragma : lexer_.take_pragmas()) program_->items.push_back(std::move(pragma));
+  for (std::unique_ptr<Pragma>& pragma : lexer_.take_pragmas())
+    program_->items.push_back(std::move(pragma));
 }
 
 void Parser::check_arguments() {
@@ -232,7 +239,7 @@ void Parser::check_arguments() {
   }
 }
 
-// ------------------------------------------------------------------------------------------------------------ clauses
+// ----------------------------------------------------------------------------------------- clauses
 
 bool Parser::description(const Token& token, Clause& clause) {
   static constexpr std::string_view kWhat[] = {"names", "providers", "modules", "functions"};
@@ -240,7 +247,8 @@ bool Parser::description(const Token& token, Clause& clause) {
     ProbeDescription probe;
     const std::uint64_t id = token.integer.value;
     if (id > std::numeric_limits<std::uint32_t>::max()) {
-      diagnostics_.error("PDESC_INVAL", token.range, fmt::format("identifier {} exceeds maximum probe id", id));
+      diagnostics_.error("PDESC_INVAL", token.range,
+                         fmt::format("identifier {} exceeds maximum probe id", id));
       return false;
     }
     if (request_.kind != DescriptionKind::kName && request_.kind != DescriptionKind::kId) {
@@ -259,9 +267,10 @@ bool Parser::description(const Token& token, Clause& clause) {
       token.text, request_.kind,
       [this](std::string_view name, std::string& value) { return lexer_.expand(name, value); });
   if (!result.problem.empty()) {
-    diagnostics_.error("PDESC_INVAL", token.range,
-                       fmt::format("invalid probe description \"{}\": {}", brief(token.text), result.problem),
-                       std::move(result.hint));
+    diagnostics_.error(
+        "PDESC_INVAL", token.range,
+        fmt::format("invalid probe description \"{}\": {}", brief(token.text), result.problem),
+        std::move(result.hint));
     return false;
   }
   result.probe.range = token.range;
@@ -293,7 +302,8 @@ void Parser::clause(const Token& first) {
     if (is_text_) {
       if (good) push_item(std::move(clause), first.range.begin);
     } else if (good) {
-      diagnostics_.error("SYNTAX", first.range, "expected predicate and/or actions following probe description");
+      diagnostics_.error("SYNTAX", first.range,
+                         "expected predicate and/or actions following probe description");
     }
     return;
   }
@@ -319,7 +329,8 @@ bool Parser::predicate(Clause& clause) {
   return true;
 }
 
-// Precondition: at `{`. Statements that are wrong are left out. False: the end of the text came first.
+// Precondition: at `{`. Statements that are wrong are left out. False: the end of the text came
+// first.
 bool Parser::body(Clause& clause) {
   const Token open = take();
   clause.has_body = true;
@@ -344,10 +355,10 @@ bool Parser::body(Clause& clause) {
   return true;
 }
 
-// ----------------------------------------------------------------------------------------------------------- recovery
+// ---------------------------------------------------------------------------------------- recovery
 
-// To the `;` that ends the statement, which is taken, or to the clause's `}`, which is not. Braces within are skipped
-// in pairs (an `if` with its blocks).
+// To the `;` that ends the statement, which is taken, or to the clause's `}`, which is not. Braces
+// within are skipped in pairs (an `if` with its blocks).
 void Parser::recover_statement() {
   lexer_.set_quiet(true);
   const int outside = braces_;
@@ -369,15 +380,16 @@ void Parser::recover_item() {
     if (kind != TokenKind::kRightBrace) continue;
     if (accept(TokenKind::kSemicolon)) break;
     // `struct s { ... } name;` goes on, what begins on another line is the next item.
-    const bool same_line = sources_.text({request_.source, last_end_, peek().range.begin}).find('\n') ==
-                           std::string_view::npos;
+    const bool same_line =
+        sources_.text({request_.source, last_end_, peek().range.begin}).find('\n') ==
+        std::string_view::npos;
     if (!same_line || !(at(TokenKind::kIdentifier) || at(TokenKind::kStar))) break;
   }
   leave_tokens();
   lexer_.set_quiet(false);
 }
 
-// ---------------------------------------------------------------------------------------------------------- entry points
+// ------------------------------------------------------------------------------------ entry points
 
 ExpressionPtr Parser::whole_expression() {
   ExpressionPtr result = expression();
@@ -391,7 +403,8 @@ TypeNamePtr Parser::whole_type_name() {
   return result;
 }
 
-ParseResult parse(const ParseRequest& request, diag::SourceManager& sources, diag::Diagnostics& diagnostics) {
+ParseResult parse(const ParseRequest& request, diag::SourceManager& sources,
+                  diag::Diagnostics& diagnostics) {
   return Parser(request, sources, diagnostics).program();
 }
 

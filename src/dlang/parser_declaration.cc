@@ -2,12 +2,12 @@
 //
 // Which specifiers go together, and whether a type can be declared, is the checker's business.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <optional>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "dlang/parser_impl.h"
 
@@ -49,7 +49,8 @@ std::optional<SpecifierKind> specifier_kind(TokenKind kind) {
   }
 }
 
-// Whether a specifier names a type by itself, after which a word is the name that is declared. `unsigned` does not.
+// Whether a specifier names a type by itself, after which a word is the name that is declared.
+// `unsigned` does not.
 bool names_type(SpecifierKind kind) {
   switch (kind) {
     case SpecifierKind::kShort:
@@ -64,7 +65,8 @@ bool names_type(SpecifierKind kind) {
 }
 
 bool is_qualifier(SpecifierKind kind) {
-  return kind == SpecifierKind::kConst || kind == SpecifierKind::kVolatile || kind == SpecifierKind::kRestrict;
+  return kind == SpecifierKind::kConst || kind == SpecifierKind::kVolatile ||
+         kind == SpecifierKind::kRestrict;
 }
 
 // D`name and C`name are the program's own types, whatever else has the name.
@@ -90,8 +92,9 @@ std::string squeeze(std::string_view text) {
 
 std::nullptr_t Parser::unknown_type(const Token& token) {
   if (token.kind != TokenKind::kIdentifier) return syntax_error(token);
-  diagnostics_.error("SYNTAX", token.range,
-                     fmt::format("syntax error near \"{0}\": no type is called \"{0}\"", brief(token.text)));
+  diagnostics_.error(
+      "SYNTAX", token.range,
+      fmt::format("syntax error near \"{0}\": no type is called \"{0}\"", brief(token.text)));
   return nullptr;
 }
 
@@ -107,8 +110,9 @@ bool Parser::specifiers(Place place, Specifiers& out) {
   for (;;) {
     const Token& token = peek();
     const std::optional<StorageClass> storage = storage_class(token.kind);
-    const bool allowed = place == Place::kExternal || (place == Place::kParameter && token.kind != TokenKind::kSelf &&
-                                                       token.kind != TokenKind::kThis);
+    const bool allowed = place == Place::kExternal ||
+                         (place == Place::kParameter && token.kind != TokenKind::kSelf &&
+                          token.kind != TokenKind::kThis);
     if (storage && allowed) {
       out.storage.push_back({*storage, take().range});
       continue;
@@ -137,8 +141,9 @@ bool Parser::specifiers(Place place, Specifiers& out) {
     out.types.push_back(std::move(specifier));
   }
   out.range = since(begin);
-  if (!out.types.empty() || (place == Place::kExternal && !out.storage.empty() && at(TokenKind::kIdentifier) &&
-                             out.storage.back().storage != StorageClass::kTypedef)) {
+  if (!out.types.empty() ||
+      (place == Place::kExternal && !out.storage.empty() && at(TokenKind::kIdentifier) &&
+       out.storage.back().storage != StorageClass::kTypedef)) {
     return true;
   }
   unknown_type(peek());
@@ -201,7 +206,8 @@ bool Parser::enumeration(TypeSpecifier& out) {
   do {
     Enumerator enumerator;
     if (!expect_identifier(enumerator.name, enumerator.range)) return false;
-    // Oracle's grammar has a whole expression here, comma included, which then swallows the next enumerator.
+    // Oracle's grammar has a whole expression here, comma included, which then swallows the next
+    // enumerator.
     if (accept(TokenKind::kAssign) && (enumerator.value = assignment()) == nullptr) return false;
     out.enumerators.push_back(std::move(enumerator));
   } while (accept(TokenKind::kComma));
@@ -261,7 +267,8 @@ bool Parser::declarator(Naming naming, Declarator& out) {
     if (!(at(TokenKind::kLeftBracket) ? array(part) : function(part))) return false;
     out.parts.push_back(std::move(part));
   }
-  // The star next to the name is the outermost part of the type: `int *const *p` is a pointer to a const pointer.
+  // The star next to the name is the outermost part of the type: `int *const *p` is a pointer to a
+  // const pointer.
   std::move(stars.rbegin(), stars.rend(), std::back_inserter(out.parts));
   out.range = since(begin);
   return true;
@@ -328,7 +335,8 @@ void Parser::declare(const Specifiers& specifiers, const Declarator& declarator)
   bool scoped = false;
   for (const StorageClassSpecifier& storage : specifiers.storage) {
     is_typedef = is_typedef || storage.storage == StorageClass::kTypedef;
-    scoped = scoped || storage.storage == StorageClass::kSelf || storage.storage == StorageClass::kThis;
+    scoped =
+        scoped || storage.storage == StorageClass::kSelf || storage.storage == StorageClass::kThis;
   }
   if (is_typedef) {
     types_.add(declarator.name);
@@ -337,8 +345,8 @@ void Parser::declare(const Specifiers& specifiers, const Declarator& declarator)
   }
 }
 
-// System headers define inline functions (glibc's <endian.h> does), which D has no use for: in what the preprocessor
-// included they are taken as declarations.
+// System headers define inline functions (glibc's <endian.h> does), which D has no use for: in what
+// the preprocessor included they are taken as declarations.
 bool Parser::in_header() { return sources_.position(peek().range.start()).renamed; }
 
 void Parser::skip_function_body() {
@@ -359,7 +367,8 @@ bool Parser::declaration() {
       Declarator declared;
       if (!declarator(Naming::kNamed, declared)) return false;
       declare(item->specifiers, declared);
-      const bool is_function = !declared.parts.empty() && declared.parts.front().kind == DeclaratorPartKind::kFunction;
+      const bool is_function =
+          !declared.parts.empty() && declared.parts.front().kind == DeclaratorPartKind::kFunction;
       item->declarators.push_back(std::move(declared));
       if (is_function && at(TokenKind::kLeftBrace) && in_header()) {
         skip_function_body();
@@ -381,7 +390,9 @@ bool Parser::declaration() {
 bool Parser::inline_definition() {
   auto item = std::make_unique<InlineDefinition>();
   const std::uint32_t begin = take().range.begin;
-  if (!specifiers(Place::kExternal, item->specifiers) || !declarator(Naming::kNamed, item->declarator)) return false;
+  if (!specifiers(Place::kExternal, item->specifiers) ||
+      !declarator(Naming::kNamed, item->declarator))
+    return false;
   declare(item->specifiers, item->declarator);
   if (!expect(TokenKind::kAssign)) return false;
   item->value = assignment();
@@ -396,12 +407,14 @@ bool Parser::translator() {
   item->output = type_name();
   if (item->output == nullptr || !expect(TokenKind::kLess)) return false;
   item->input = type_name();
-  if (item->input == nullptr || !expect_identifier(item->parameter, item->parameter_range)) return false;
+  if (item->input == nullptr || !expect_identifier(item->parameter, item->parameter_range))
+    return false;
   if (!expect(TokenKind::kGreater) || !expect(TokenKind::kLeftBrace)) return false;
   while (!at(TokenKind::kRightBrace)) {
     parens_ = brackets_ = 0;
     TranslatorMember member;
-    if (!expect_identifier(member.name, member.name_range) || !expect(TokenKind::kAssign)) return false;
+    if (!expect_identifier(member.name, member.name_range) || !expect(TokenKind::kAssign))
+      return false;
     member.value = assignment();
     if (member.value == nullptr || !expect(TokenKind::kSemicolon)) return false;
     item->members.push_back(std::move(member));
@@ -417,7 +430,8 @@ bool Parser::provider_probe(ProviderDefinition& provider) {
   const std::uint32_t begin = peek().range.begin;
   diag::Range name_range;
   DeclaratorPart native;
-  if (!expect(TokenKind::kProbe) || !expect_identifier(probe.name, name_range) || !function(native)) return false;
+  if (!expect(TokenKind::kProbe) || !expect_identifier(probe.name, name_range) || !function(native))
+    return false;
   probe.arguments = std::move(native.parameters);
   if (accept(TokenKind::kColon)) {
     DeclaratorPart translated;
@@ -434,7 +448,8 @@ bool Parser::provider_probe(ProviderDefinition& provider) {
 bool Parser::provider() {
   auto item = std::make_unique<ProviderDefinition>();
   const std::uint32_t begin = take().range.begin;
-  if (!expect_identifier(item->name, item->name_range) || !expect(TokenKind::kLeftBrace)) return false;
+  if (!expect_identifier(item->name, item->name_range) || !expect(TokenKind::kLeftBrace))
+    return false;
   while (!at(TokenKind::kRightBrace)) {
     if (!provider_probe(*item)) return false;
   }

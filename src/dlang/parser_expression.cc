@@ -1,9 +1,9 @@
 // Expressions: C's, with ^^ between && and ||, aggregations, xlate and stringof.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "dlang/names.h"
 #include "dlang/parser_impl.h"
@@ -36,7 +36,8 @@ OperatorInfo binary_operator(const Token& token) {
     case TokenKind::kMinus: return {10, BinaryOperator::kSubtract};
     case TokenKind::kStar: return {11, BinaryOperator::kMultiply};
     case TokenKind::kPercent: return {11, BinaryOperator::kRemainder};
-    case TokenKind::kSlash: return token.ends_predicate ? OperatorInfo{} : OperatorInfo{11, BinaryOperator::kDivide};
+    case TokenKind::kSlash:
+      return token.ends_predicate ? OperatorInfo{} : OperatorInfo{11, BinaryOperator::kDivide};
     default: return {};
   }
 }
@@ -74,15 +75,16 @@ std::optional<UnaryOperator> prefix_operator(TokenKind kind) {
   }
 }
 
-// What the grammar lets stand to the left of an assignment; whether it can be assigned to is the checker's business.
+// What the grammar lets stand to the left of an assignment; whether it can be assigned to is the
+// checker's business.
 bool is_unary_expression(const Expression& e) {
   if (e.parenthesized) return true;
   return e.kind != ExpressionKind::kBinary && e.kind != ExpressionKind::kConditional &&
          e.kind != ExpressionKind::kCast && e.kind != ExpressionKind::kAssign;
 }
 
-// Tokens after `(name)` that make it a cast if name can be a type; those that may also be binary operators are not
-// among them.
+// Tokens after `(name)` that make it a cast if name can be a type; those that may also be binary
+// operators are not among them.
 bool surely_begins_operand(TokenKind kind) {
   switch (kind) {
     case TokenKind::kIdentifier:
@@ -116,13 +118,16 @@ bool may_begin_operand(TokenKind kind) {
 
 }  // namespace
 
-ExpressionPtr Parser::finish_at_depth(ExpressionPtr node, std::uint32_t begin, std::uint32_t deepest) {
+ExpressionPtr Parser::finish_at_depth(ExpressionPtr node, std::uint32_t begin,
+                                      std::uint32_t deepest) {
   node->range = since(begin);
   node->depth = deepest + 1;
   if (node->depth <= kMaxTreeDepth) return node;
-  diagnostics_.error("SYNTAX", node->range,
-                     fmt::format("expression is too complex: more than {} operations within each other", kMaxTreeDepth),
-                     "split it, with this-> variables for the parts");
+  diagnostics_.error(
+      "SYNTAX", node->range,
+      fmt::format("expression is too complex: more than {} operations within each other",
+                  kMaxTreeDepth),
+      "split it, with this-> variables for the parts");
   return nullptr;
 }
 
@@ -191,8 +196,8 @@ ExpressionPtr Parser::conditional() {
   if (node->if_true == nullptr || !expect(TokenKind::kColon)) return nullptr;
   node->if_false = conditional();
   if (node->if_false == nullptr) return nullptr;
-  const std::initializer_list<const Expression*> children = {node->condition.get(), node->if_true.get(),
-                                                             node->if_false.get()};
+  const std::initializer_list<const Expression*> children = {
+      node->condition.get(), node->if_true.get(), node->if_false.get()};
   return finish(std::move(node), begin, children);
 }
 
@@ -215,7 +220,8 @@ ExpressionPtr Parser::binary(int least) {
   return left;
 }
 
-// At `(`: whether a type follows. A word is one if it is known as a type and not as a variable, and what follows the
+// At `(`: whether a type follows. A word is one if it is known as a type and not as a variable, and
+// what follows the
 // `)` can be cast. `(word *)` can be nothing else, so an unknown word there is an unknown type.
 bool Parser::begins_cast() {
   const Token& first = peek(1);
@@ -233,7 +239,9 @@ bool Parser::begins_cast() {
     if (pointer) return true;
     return may_begin_operand(peek(ahead + 1).kind) && is_type_name(name);
   }
-  return pointer && (peek(ahead).kind == TokenKind::kLeftBracket || peek(ahead).kind == TokenKind::kLeftParen) &&
+  return pointer &&
+         (peek(ahead).kind == TokenKind::kLeftBracket ||
+          peek(ahead).kind == TokenKind::kLeftParen) &&
          variables_.find(name) == variables_.end() && types_.contains(name);
 }
 
@@ -264,8 +272,8 @@ ExpressionPtr Parser::unary() {
   auto node = make<Unary>();
   node->op = *op;
   // The grammar wants a unary expression after ++, -- and stringof, a cast after the others.
-  const bool narrow =
-      op == UnaryOperator::kPreIncrement || op == UnaryOperator::kPreDecrement || op == UnaryOperator::kStringof;
+  const bool narrow = op == UnaryOperator::kPreIncrement || op == UnaryOperator::kPreDecrement ||
+                      op == UnaryOperator::kStringof;
   node->operand = narrow ? unary() : cast();
   if (node->operand == nullptr) return nullptr;
   const Expression* operand = node->operand.get();
@@ -277,7 +285,8 @@ ExpressionPtr Parser::sizeof_expression() {
   if (!nest.ok()) return nullptr;
   const std::uint32_t begin = take().range.begin;
   if (at(TokenKind::kLeftParen)) {
-    const bool name_only = peek(1).kind == TokenKind::kIdentifier && peek(2).kind == TokenKind::kRightParen;
+    const bool name_only =
+        peek(1).kind == TokenKind::kIdentifier && peek(2).kind == TokenKind::kRightParen;
     const bool is_type = name_only ? is_type_name(peek(1).text) : begins_cast();
     if (is_type) {
       take();
@@ -304,7 +313,8 @@ ExpressionPtr Parser::offsetof_expression() {
   ++parens_;
   node->type = type_name();
   if (node->type == nullptr || !expect(TokenKind::kComma)) return nullptr;
-  if (!expect_identifier(node->member, node->member_range) || !expect(TokenKind::kRightParen)) return nullptr;
+  if (!expect_identifier(node->member, node->member_range) || !expect(TokenKind::kRightParen))
+    return nullptr;
   --parens_;
   return finish(std::move(node), begin, {});
 }
@@ -314,7 +324,8 @@ ExpressionPtr Parser::xlate_expression() {
   auto node = make<Xlate>();
   if (!expect(TokenKind::kLess)) return nullptr;
   node->type = type_name();
-  if (node->type == nullptr || !expect(TokenKind::kGreater) || !expect(TokenKind::kLeftParen)) return nullptr;
+  if (node->type == nullptr || !expect(TokenKind::kGreater) || !expect(TokenKind::kLeftParen))
+    return nullptr;
   ++parens_;
   node->operand = expression();
   if (node->operand == nullptr || !expect(TokenKind::kRightParen)) return nullptr;
@@ -334,9 +345,9 @@ bool Parser::arguments(TokenKind closing, std::vector<ExpressionPtr>& out) {
 ExpressionPtr Parser::member_access(ExpressionPtr base) {
   const std::uint32_t begin = base->range.begin;
   const Access access = take().kind == TokenKind::kArrow ? Access::kArrow : Access::kDot;
-  if (auto* scope = base->get_if<Identifier>(); scope != nullptr && access == Access::kArrow && !scope->symbol &&
-                                                scope->scope == VariableScope::kGlobal &&
-                                                (scope->name == "self" || scope->name == "this")) {
+  if (auto* scope = base->get_if<Identifier>();
+      scope != nullptr && access == Access::kArrow && !scope->symbol &&
+      scope->scope == VariableScope::kGlobal && (scope->name == "self" || scope->name == "this")) {
     scope->scope = scope->name == "self" ? VariableScope::kSelf : VariableScope::kThis;
     diag::Range range;
     if (!expect_identifier(scope->name, range)) return nullptr;
@@ -373,7 +384,8 @@ ExpressionPtr Parser::postfix() {
         take();
         ++parens_;
         auto node = make<Call>();
-        if (!accept(TokenKind::kRightParen) && !arguments(TokenKind::kRightParen, node->arguments)) return nullptr;
+        if (!accept(TokenKind::kRightParen) && !arguments(TokenKind::kRightParen, node->arguments))
+          return nullptr;
         --parens_;
         node->callee = std::move(base);
         const Call& call = *node;
@@ -383,7 +395,8 @@ ExpressionPtr Parser::postfix() {
       case TokenKind::kPlusPlus:
       case TokenKind::kMinusMinus: {
         auto node = make<Unary>();
-        node->op = take().kind == TokenKind::kPlusPlus ? UnaryOperator::kPostIncrement : UnaryOperator::kPostDecrement;
+        node->op = take().kind == TokenKind::kPlusPlus ? UnaryOperator::kPostIncrement
+                                                       : UnaryOperator::kPostDecrement;
         node->operand = std::move(base);
         const Expression* operand = node->operand.get();
         base = finish(std::move(node), begin, {operand});
@@ -456,7 +469,8 @@ ExpressionPtr Parser::primary() {
   }
 }
 
-// Variables come before types: the program's own, then D's. D`name and C`name are the program's types.
+// Variables come before types: the program's own, then D's. D`name and C`name are the program's
+// types.
 bool Parser::is_type_name(std::string_view name) {
   if (name.starts_with("D`") || name.starts_with("C`")) return types_.contains(name.substr(2));
   if (variables_.find(name) != variables_.end()) return false;

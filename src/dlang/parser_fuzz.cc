@@ -1,6 +1,6 @@
-// Feeds bytes to the lexer and the parser, as a script, an argument of the command or a library, and checks what they
-// promise of any input: bounded depth, dense expression numbers, ranges within the source, and that trees and
-// diagnostics can be printed.
+// Feeds bytes to the lexer and the parser, as a script, an argument of the command or a library,
+// and checks what they promise of any input: bounded depth, dense expression numbers, ranges within
+// the source, and that trees and diagnostics can be printed.
 
 #include <cstddef>
 #include <cstdint>
@@ -41,11 +41,13 @@ void check_item(const Bounds& bounds, const Item& item) {
   if (const auto* clause = item.get_if<Clause>()) {
     TL_CHECK(!clause->probes.empty());
     check_expression(bounds, clause->predicate.get());
-    for (const ExpressionPtr& statement : clause->statements) check_expression(bounds, statement.get());
+    for (const ExpressionPtr& statement : clause->statements)
+      check_expression(bounds, statement.get());
   } else if (const auto* definition = item.get_if<InlineDefinition>()) {
     check_expression(bounds, definition->value.get());
   } else if (const auto* translator = item.get_if<TranslatorDefinition>()) {
-    for (const TranslatorMember& member : translator->members) check_expression(bounds, member.value.get());
+    for (const TranslatorMember& member : translator->members)
+      check_expression(bounds, member.value.get());
   }
 }
 
@@ -87,6 +89,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (diagnostic.range.known()) check_range(bounds, diagnostic.range);
   }
   diag::render_all(sources, diagnostics);
-  diag::render_classic(sources, diagnostics, "dtrace", kind, "fuzz.d", diag::Tags::kShow, diag::Excerpt::kShow);
+  diag::render_classic(sources, diagnostics, "dtrace", kind, "fuzz.d", diag::Tags::kShow,
+                       diag::Excerpt::kShow);
   return 0;
 }

@@ -1,7 +1,7 @@
 // The parser's class. Private to parser*.cc: use parser.h.
 //
-// Conventions: a function for a grammar rule returns nullptr or false after it (or a callee) has reported a mistake;
-// callers return at once, and the function for the statement or item recovers.
+// Conventions: a function for a grammar rule returns nullptr or false after it (or a callee) has
+// reported a mistake; callers return at once, and the function for the statement or item recovers.
 
 #pragma once
 
@@ -128,7 +128,8 @@ class Parser {
     return node;
   }
   // Sets range and depth. nullptr, and reported, if the tree is too deep. `children` are not null.
-  ExpressionPtr finish(ExpressionPtr node, std::uint32_t begin, std::initializer_list<const Expression*> children);
+  ExpressionPtr finish(ExpressionPtr node, std::uint32_t begin,
+                       std::initializer_list<const Expression*> children);
   ExpressionPtr finish(ExpressionPtr node, std::uint32_t begin, const Expression* first,
                        const std::vector<ExpressionPtr>& others);
   ExpressionPtr finish_at_depth(ExpressionPtr node, std::uint32_t begin, std::uint32_t deepest);
@@ -145,9 +146,9 @@ class Parser {
   std::uint32_t last_end_ = 0;  // of the last token taken
   std::uint32_t nesting_ = 0;
   std::uint32_t expression_count_ = 0;
-  int parens_ = 0;    // open in this statement or predicate
+  int parens_ = 0;  // open in this statement or predicate
   int brackets_ = 0;
-  int braces_ = 0;    // open in this item
+  int braces_ = 0;  // open in this item
   std::unique_ptr<Program> program_;
 };
 

@@ -53,12 +53,13 @@ class ParserTest : public testing::Test {
     return to_text(item.specifiers, item.declarators.front());
   }
   // "line: TAG text" of each complaint about a program.
-  std::vector<std::string> complaints(std::string text, diag::SourceKind kind = diag::SourceKind::kScript) {
+  std::vector<std::string> complaints(std::string text,
+                                      diag::SourceKind kind = diag::SourceKind::kScript) {
     parse_program(std::move(text), kind);
     std::vector<std::string> result;
     for (const diag::Diagnostic& diagnostic : diagnostics_.sorted()) {
-      result.push_back(std::to_string(sources_.position(diagnostic.range.start()).line) + ": " + diagnostic.tag + " " +
-                       diagnostic.text);
+      result.push_back(std::to_string(sources_.position(diagnostic.range.start()).line) + ": " +
+                       diagnostic.tag + " " + diagnostic.text);
     }
     return result;
   }
@@ -69,7 +70,7 @@ class ParserTest : public testing::Test {
   ParseRequest request_;
 };
 
-// --------------------------------------------------------------------------------------------------------- expressions
+// ------------------------------------------------------------------------------------- expressions
 
 TEST_F(ParserTest, PrecedenceIsThatOfD) {
   EXPECT_EQ(expression("a + b * c"), "(+ a (* b c))");
@@ -188,7 +189,8 @@ TEST_F(ParserTest, SizeofOffsetofXlate) {
   EXPECT_EQ(expression("sizeof (int *[4])"), "(sizeof <array 4 of pointer to int>)");
   EXPECT_EQ(expression("sizeof (*)"), "syntax error near \")\"");
   EXPECT_EQ(expression("offsetof(struct s, m)"), "(offsetof <struct s> m)");
-  EXPECT_EQ(expression("offsetof(nosuch_t, m)"), "syntax error near \"nosuch_t\": no type is called \"nosuch_t\"");
+  EXPECT_EQ(expression("offsetof(nosuch_t, m)"),
+            "syntax error near \"nosuch_t\": no type is called \"nosuch_t\"");
   EXPECT_EQ(expression("xlate <struct s>(a + b)->c"), "(-> (xlate <struct s> (+ a b)) c)");
   EXPECT_EQ(expression("xlate <struct s *>(a)"), "(xlate <pointer to struct s> a)");
 }
@@ -206,7 +208,7 @@ TEST_F(ParserTest, RangesCoverTheSource) {
   EXPECT_EQ(product.depth, 3u);
 }
 
-// -------------------------------------------------------------------------------------------------------- declarations
+// ------------------------------------------------------------------------------------ declarations
 
 TEST_F(ParserTest, DeclaratorsReadFromTheNameOutwards) {
   EXPECT_EQ(declared("int x"), "x: int");
@@ -216,7 +218,8 @@ TEST_F(ParserTest, DeclaratorsReadFromTheNameOutwards) {
             "f: pointer to function (int, s: pointer to char, ...) of pointer to char");
   EXPECT_EQ(declared("int *const *volatile p"), "p: volatile pointer to const pointer to int");
   EXPECT_EQ(declared("int a[2][3]"), "a: array 2 of array 3 of int");
-  EXPECT_EQ(declared("int a[string, int *, struct s]"), "a: array [string, pointer to int, struct s] of int");
+  EXPECT_EQ(declared("int a[string, int *, struct s]"),
+            "a: array [string, pointer to int, struct s] of int");
   EXPECT_EQ(declared("int a[...]"), "a: array [...] of int");
   EXPECT_EQ(declared("int a[]"), "a: array of int");
   EXPECT_EQ(declared("void f(void)"), "f: function (void) of void");
@@ -227,12 +230,14 @@ TEST_F(ParserTest, DeclaratorsReadFromTheNameOutwards) {
   EXPECT_EQ(declared("uint8_t uint8_t"), "uint8_t: uint8_t");
   EXPECT_EQ(declared("int x, y = 3"), "syntax error near \"=\"");
   EXPECT_EQ(declared("int 0abc"), "syntax error near \"0\"");
-  EXPECT_EQ(declared("typedef nosuch_t x"), "syntax error near \"nosuch_t\": no type is called \"nosuch_t\"");
+  EXPECT_EQ(declared("typedef nosuch_t x"),
+            "syntax error near \"nosuch_t\": no type is called \"nosuch_t\"");
 }
 
 TEST_F(ParserTest, StructuresAndEnumerations) {
   EXPECT_EQ(declared("struct s { int a, *b; unsigned c:3, :4; struct { char d; } e; } x"),
-            "x: struct s { a: int; b: pointer to int; c: unsigned : 3; unsigned : 4; e: struct { d: char; }; }");
+            "x: struct s { a: int; b: pointer to int; c: unsigned : 3; unsigned : 4; e: struct { "
+            "d: char; }; }");
   EXPECT_EQ(tree("enum e { A, B = 1 + 2, C };"), "declaration\n  enum e { A; B = (+ 1 2); C; }\n");
   EXPECT_EQ(tree("union u { int a; char b; };"), "declaration\n  union u { a: int; b: char; }\n");
   EXPECT_EQ(declared("struct s { } x"), "syntax error near \"}\"");
@@ -268,17 +273,19 @@ TEST_F(ParserTest, InlinesTranslatorsProviders) {
             "provider p\n  probe a(int, s: pointer to char) : (string)\n  probe b__c()\n");
 }
 
-// -------------------------------------------------------------------------------------------------------------- clauses
+// ----------------------------------------------------------------------------------------- clauses
 
 TEST_F(ParserTest, ClausesPredicatesAndBodies) {
   EXPECT_EQ(tree("BEGIN, tick-10ms, 12\n/ pid == $0 / { ; trace(1);; exit(0) }\nEND { }\n"),
-            "clause\n  probe :::BEGIN\n  probe :::tick-10ms\n  probe #12\n  predicate (== pid \"t.d\")\n  (call trace 1)\n"
+            "clause\n  probe :::BEGIN\n  probe :::tick-10ms\n  probe #12\n  predicate (== pid "
+            "\"t.d\")\n  (call trace 1)\n"
             "  (call exit 0x0)\n"
             "clause\n  probe :::END\n");
 }
 
 TEST_F(ParserTest, ASlashInAPredicateMayDivide) {
-  EXPECT_EQ(tree("BEGIN /a / b == 2/ {}"), "clause\n  probe :::BEGIN\n  predicate (== (/ a b) 2)\n");
+  EXPECT_EQ(tree("BEGIN /a / b == 2/ {}"),
+            "clause\n  probe :::BEGIN\n  predicate (== (/ a b) 2)\n");
   EXPECT_EQ(tree("BEGIN /a / 2 / /* c */ { x = y / z; }"),
             "clause\n  probe :::BEGIN\n  predicate (/ a 2)\n  (= x (/ y z))\n");
 }
@@ -297,23 +304,29 @@ TEST_F(ParserTest, WordsOutsideOfClauses) {
 
 TEST_F(ParserTest, ArgumentsOfTheCommandNeedNoBody) {
   EXPECT_EQ(tree("BEGIN", diag::SourceKind::kText), "clause\n  probe :::BEGIN\n  no body\n");
-  EXPECT_EQ(tree("a:b , c", diag::SourceKind::kText), "clause\n  probe ::a:b\n  probe :::c\n  no body\n");
+  EXPECT_EQ(tree("a:b , c", diag::SourceKind::kText),
+            "clause\n  probe ::a:b\n  probe :::c\n  no body\n");
   EXPECT_EQ(tree("4-2", diag::SourceKind::kText),
             "clause\n  probe #4\n  no body\nclause\n  probe :::-2\n  no body\n");
-  EXPECT_THAT(complaints("BEGIN"),
-              ElementsAre("1: SYNTAX expected predicate and/or actions following probe description"));
-  EXPECT_THAT(complaints("BEGIN /1/", diag::SourceKind::kText),
-              ElementsAre("1: SYNTAX expected actions { } following probe description and predicate"));
+  EXPECT_THAT(
+      complaints("BEGIN"),
+      ElementsAre("1: SYNTAX expected predicate and/or actions following probe description"));
+  EXPECT_THAT(
+      complaints("BEGIN /1/", diag::SourceKind::kText),
+      ElementsAre("1: SYNTAX expected actions { } following probe description and predicate"));
 }
 
 TEST_F(ParserTest, OtherKindsOfDescription) {
   request_.kind = DescriptionKind::kFunction;
   EXPECT_EQ(tree("libc:malloc /arg0/ { }", diag::SourceKind::kText),
             "clause\n  probe :libc:malloc:\n  predicate arg0\n");
-  EXPECT_THAT(complaints("4.56", diag::SourceKind::kText),
-              ElementsAre("1: PDESC_INVAL probe identifier 4 not permitted when specifying functions"));
-  EXPECT_THAT(complaints("a:b:c:d { x }", diag::SourceKind::kText),
-              ElementsAre("1: PDESC_INVAL invalid probe description \"a:b:c:d\": Overspecified probe description"));
+  EXPECT_THAT(
+      complaints("4.56", diag::SourceKind::kText),
+      ElementsAre("1: PDESC_INVAL probe identifier 4 not permitted when specifying functions"));
+  EXPECT_THAT(
+      complaints("a:b:c:d { x }", diag::SourceKind::kText),
+      ElementsAre(
+          "1: PDESC_INVAL invalid probe description \"a:b:c:d\": Overspecified probe description"));
   request_.kind = DescriptionKind::kId;
   EXPECT_EQ(tree("12", diag::SourceKind::kText), "clause\n  probe #12\n  no body\n");
   EXPECT_THAT(complaints("4294967296", diag::SourceKind::kText),
@@ -325,13 +338,15 @@ TEST_F(ParserTest, MacrosInDescriptions) {
   macros_.arguments = {"t.d", "malloc"};
   EXPECT_EQ(tree("pid$target::$1:entry { }"), "clause\n  probe pid99::malloc:entry\n");
   EXPECT_THAT(complaints("pid$nosuch:::entry { }"),
-              ElementsAre("1: PDESC_INVAL invalid probe description \"pid$nosuch:::entry\": Undefined macro variable in "
+              ElementsAre("1: PDESC_INVAL invalid probe description \"pid$nosuch:::entry\": "
+                          "Undefined macro variable in "
                           "probe description"));
 }
 
 TEST_F(ParserTest, PragmasComeBeforeTheItemTheyStandIn) {
   EXPECT_EQ(tree("BEGIN {\n#pragma D option quiet\ntrace(1);\n}\n#pragma D option bufsize=1m\n"),
-            "pragma option quiet\nclause\n  probe :::BEGIN\n  (call trace 1)\npragma option bufsize = \"1m\"\n");
+            "pragma option quiet\nclause\n  probe :::BEGIN\n  (call trace 1)\npragma option "
+            "bufsize = \"1m\"\n");
 }
 
 TEST_F(ParserTest, ExpressionNumbersAreDense) {
@@ -340,16 +355,20 @@ TEST_F(ParserTest, ExpressionNumbersAreDense) {
 }
 
 TEST_F(ParserTest, HeadersMayDefineFunctions) {
-  EXPECT_EQ(tree("# 1 \"h.h\" 1\nstatic inline int f(int x)\n{ if (x) { return 1; } }\n# 2 \"/dev/stdin\" 2\nint y;\n"),
+  EXPECT_EQ(tree("# 1 \"h.h\" 1\nstatic inline int f(int x)\n{ if (x) { return 1; } }\n# 2 "
+                 "\"/dev/stdin\" 2\nint y;\n"),
             "declaration\n  f: function (x: int) of static int\ndeclaration\n  y: int\n");
-  EXPECT_THAT(complaints("int f(int x) { return 1; }\n"), ElementsAre("1: SYNTAX syntax error near \"{\""));
+  EXPECT_THAT(complaints("int f(int x) { return 1; }\n"),
+              ElementsAre("1: SYNTAX syntax error near \"{\""));
 }
 
-// ---------------------------------------------------------------------------------------------- programs as a whole
+// ----------------------------------------------------------------------------- programs as a whole
 
 TEST_F(ParserTest, AnEmptyProgram) {
-  EXPECT_THAT(complaints("/* nothing */\n"), ElementsAre("2: EMPTY empty D program translation unit"));
-  EXPECT_THAT(complaints("#pragma D option quiet\n"), ElementsAre("2: EMPTY empty D program translation unit"));
+  EXPECT_THAT(complaints("/* nothing */\n"),
+              ElementsAre("2: EMPTY empty D program translation unit"));
+  EXPECT_THAT(complaints("#pragma D option quiet\n"),
+              ElementsAre("2: EMPTY empty D program translation unit"));
   EXPECT_THAT(complaints("#pragma D option empty\n"), IsEmpty());
   request_.empty_ok = true;
   EXPECT_THAT(complaints(""), IsEmpty());
@@ -368,18 +387,22 @@ TEST_F(ParserTest, TheLastArgumentMustBeUsed) {
 }
 
 TEST_F(ParserTest, AllMistakesAreReportedInOrder) {
-  EXPECT_THAT(complaints("BEGIN\n{\n\ttrace(1;\n\tx = 08;\n\tif (x) { y; z; }\n\tgood(2);\n\ty y;\n}\n"
-                         "END { x = ; }\nint foo = 3;\nstruct s { int a } q;\nfoo { trace(1) }\na::::b { }\nEND { ) }\n"),
-              ElementsAre("3: SYNTAX syntax error near \";\"", "4: INT_DIGIT constant 08 contains invalid digit 8",
-                          "5: SYNTAX syntax error near \"if\"", "7: SYNTAX syntax error near \"y\"",
-                          "9: SYNTAX syntax error near \";\"", "10: SYNTAX syntax error near \"=\"",
-                          "11: SYNTAX syntax error near \"}\"",
-                          "13: PDESC_INVAL invalid probe description \"a::::b\": Overspecified probe description",
-                          "14: SYNTAX extra ) in input stream"));
+  EXPECT_THAT(
+      complaints("BEGIN\n{\n\ttrace(1;\n\tx = 08;\n\tif (x) { y; z; }\n\tgood(2);\n\ty y;\n}\n"
+                 "END { x = ; }\nint foo = 3;\nstruct s { int a } q;\nfoo { trace(1) }\na::::b { "
+                 "}\nEND { ) }\n"),
+      ElementsAre(
+          "3: SYNTAX syntax error near \";\"", "4: INT_DIGIT constant 08 contains invalid digit 8",
+          "5: SYNTAX syntax error near \"if\"", "7: SYNTAX syntax error near \"y\"",
+          "9: SYNTAX syntax error near \";\"", "10: SYNTAX syntax error near \"=\"",
+          "11: SYNTAX syntax error near \"}\"",
+          "13: PDESC_INVAL invalid probe description \"a::::b\": Overspecified probe description",
+          "14: SYNTAX extra ) in input stream"));
 }
 
 TEST_F(ParserTest, WhatIsRightBesideAMistakeIsKept) {
-  const ParseResult result = parse_program("BEGIN { trace(1); x x; trace(2); } } int ; END { trace(3); }");
+  const ParseResult result =
+      parse_program("BEGIN { trace(1); x x; trace(2); } } int ; END { trace(3); }");
   EXPECT_EQ(print_tree(*result.program),
             "clause\n  probe :::BEGIN\n  (call trace 1)\n  (call trace 2)\ndeclaration\n  int\n"
             "clause\n  probe :::END\n  (call trace 3)\n");
@@ -387,21 +410,27 @@ TEST_F(ParserTest, WhatIsRightBesideAMistakeIsKept) {
 }
 
 TEST_F(ParserTest, UnbalancedBracketsAreNamed) {
-  EXPECT_THAT(complaints("BEGIN\n/rand(/\n{ }"), ElementsAre("2: SYNTAX closing ) expected in predicate before /"));
-  EXPECT_THAT(complaints("BEGIN\n/args[0/\n{ }"), ElementsAre("2: SYNTAX closing ] expected in predicate before /"));
-  EXPECT_THAT(complaints("BEGIN { trace(a[0]]); }"), ElementsAre("1: SYNTAX extra ] in input stream"));
+  EXPECT_THAT(complaints("BEGIN\n/rand(/\n{ }"),
+              ElementsAre("2: SYNTAX closing ) expected in predicate before /"));
+  EXPECT_THAT(complaints("BEGIN\n/args[0/\n{ }"),
+              ElementsAre("2: SYNTAX closing ] expected in predicate before /"));
+  EXPECT_THAT(complaints("BEGIN { trace(a[0]]); }"),
+              ElementsAre("1: SYNTAX extra ] in input stream"));
   EXPECT_THAT(complaints("BEGIN { trace(a)); }"), ElementsAre("1: SYNTAX extra ) in input stream"));
-  EXPECT_THAT(complaints("BEGIN {\ntrace(1);\n"), ElementsAre("3: SYNTAX syntax error near end of input"));
+  EXPECT_THAT(complaints("BEGIN {\ntrace(1);\n"),
+              ElementsAre("3: SYNTAX syntax error near end of input"));
   EXPECT_THAT(complaints("BEGIN { }\n}\n"), ElementsAre("2: SYNTAX syntax error near \"}\""));
 }
 
 TEST_F(ParserTest, HintsForTheHabitsOfOtherLanguages) {
-  EXPECT_THAT(tree("BEGIN { for (i = 0; i < 3; i++) x; }"), testing::HasSubstr("hint: D has no loops"));
-  EXPECT_THAT(tree("BEGIN { int x; }"), testing::HasSubstr("hint: declarations stand outside of clauses"));
+  EXPECT_THAT(tree("BEGIN { for (i = 0; i < 3; i++) x; }"),
+              testing::HasSubstr("hint: D has no loops"));
+  EXPECT_THAT(tree("BEGIN { int x; }"),
+              testing::HasSubstr("hint: declarations stand outside of clauses"));
   EXPECT_THAT(tree("int x = 3; BEGIN {}"), testing::HasSubstr("hint: a declaration has no value"));
 }
 
-// ---------------------------------------------------------------------------------------------------- hostile programs
+// -------------------------------------------------------------------------------- hostile programs
 
 std::string repeat(std::string_view text, std::size_t times) {
   std::string result;
@@ -430,7 +459,8 @@ TEST_F(ParserTest, DeepNestingIsRefused) {
 }
 
 TEST_F(ParserTest, LongChainsAreRefusedToo) {
-  const std::string complex = "expression is too complex: more than 512 operations within each other";
+  const std::string complex =
+      "expression is too complex: more than 512 operations within each other";
   EXPECT_EQ(expression(repeat("1 + ", 100000) + "1"), complex);
   EXPECT_EQ(expression("a" + repeat("->b", 100000)), complex);
   EXPECT_EQ(expression("a" + repeat(", a", 100000)), complex);
@@ -440,11 +470,13 @@ TEST_F(ParserTest, LongChainsAreRefusedToo) {
 
 TEST_F(ParserTest, OneDeepStatementDoesNotHideTheNext) {
   EXPECT_THAT(complaints("BEGIN {\nx = " + repeat("(", 1000) + ";\ny y;\n}"),
-              ElementsAre("2: SYNTAX nested too deeply: more than 256 levels", "3: SYNTAX syntax error near \"y\""));
+              ElementsAre("2: SYNTAX nested too deeply: more than 256 levels",
+                          "3: SYNTAX syntax error near \"y\""));
 }
 
 TEST_F(ParserTest, MegabytesAreReadInOneGo) {
-  const std::string clause = "syscall::read:entry\n/ pid == 12 /\n{\n\t@[execname, arg0] = quantize(arg1 / 2);\n}\n\n";
+  const std::string clause =
+      "syscall::read:entry\n/ pid == 12 /\n{\n\t@[execname, arg0] = quantize(arg1 / 2);\n}\n\n";
   const ParseResult result = parse_program(repeat(clause, 20000));
   EXPECT_EQ(result.program->items.size(), 20000u);
   EXPECT_FALSE(diagnostics_.has_errors());

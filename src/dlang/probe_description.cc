@@ -31,7 +31,8 @@ std::size_t part_count(DescriptionKind kind) {
 }
 
 // Reads the macro at text[at] == '$' into `out`; `at` moves behind it. $$ is the same as $.
-bool read_macro(std::string_view text, std::size_t& at, const MacroLookup& lookup, std::string& out) {
+bool read_macro(std::string_view text, std::size_t& at, const MacroLookup& lookup,
+                std::string& out) {
   ++at;
   if (at < text.size() && text[at] == '$') ++at;
   const std::size_t begin = at;
@@ -46,7 +47,8 @@ bool read_macro(std::string_view text, std::size_t& at, const MacroLookup& looku
 // Reads the quoted text at text[at] == '"' into `out`; `at` moves behind it.
 void read_quoted(std::string_view text, std::size_t& at, std::string& out) {
   for (++at; at < text.size() && text[at] != '"'; ++at) {
-    if (text[at] == '\\' && at + 1 < text.size() && (text[at + 1] == '"' || text[at + 1] == '\\')) ++at;
+    if (text[at] == '\\' && at + 1 < text.size() && (text[at + 1] == '"' || text[at + 1] == '\\'))
+      ++at;
     out.push_back(text[at]);
   }
   if (at < text.size()) ++at;
@@ -54,7 +56,8 @@ void read_quoted(std::string_view text, std::size_t& at, std::string& out) {
 
 }  // namespace
 
-DescriptionResult parse_description(std::string_view text, DescriptionKind kind, const MacroLookup& lookup) {
+DescriptionResult parse_description(std::string_view text, DescriptionKind kind,
+                                    const MacroLookup& lookup) {
   DescriptionResult result;
   result.probe.text = std::string(text);
   std::vector<Part> parts(1);
@@ -70,7 +73,8 @@ DescriptionResult parse_description(std::string_view text, DescriptionKind kind,
       const std::size_t begin = at;
       if (!read_macro(text, at, lookup, parts.back().text)) {
         result.problem = "Undefined macro variable in probe description";
-        if (text.substr(begin, at - begin) == "$target") result.hint = "$target is the process of -p or -c";
+        if (text.substr(begin, at - begin) == "$target")
+          result.hint = "$target is the process of -p or -c";
         return result;
       }
     } else {
@@ -87,8 +91,8 @@ DescriptionResult parse_description(std::string_view text, DescriptionKind kind,
     }
     return result;
   }
-  std::string* const fields[] = {&result.probe.provider, &result.probe.module, &result.probe.function,
-                                 &result.probe.name};
+  std::string* const fields[] = {&result.probe.provider, &result.probe.module,
+                                 &result.probe.function, &result.probe.name};
   std::size_t field = allowed - parts.size();
   for (Part& part : parts) {
     if (field == 2) result.probe.quoted = part.quoted;

@@ -20,9 +20,11 @@ struct DescriptionResult {
   std::string hint;
 };
 
-// Parts are filled from the right: a description of `kind` kName ends with the name, of kFunction with the function.
-// Macros stand anywhere in a part; their values are not split again.
-// A part may be written in quotes; within them `\"` and `\\` stand for the character, and `:` and `$` for themselves.
-DescriptionResult parse_description(std::string_view text, DescriptionKind kind, const MacroLookup& lookup);
+// Parts are filled from the right: a description of `kind` kName ends with the name, of kFunction
+// with the function. Macros stand anywhere in a part; their values are not split again. A part may
+// be written in quotes; within them `\"` and `\\` stand for the character, and `:` and `$` for
+// themselves.
+DescriptionResult parse_description(std::string_view text, DescriptionKind kind,
+                                    const MacroLookup& lookup);
 
 }  // namespace trapline::dlang

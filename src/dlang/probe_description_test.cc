@@ -62,7 +62,8 @@ TEST(ProbeDescription, MacrosAreExpandedAndNotSplit) {
 }
 
 TEST(ProbeDescription, QuotesKeepColonsTogether) {
-  const auto result = parse_description(R"D(pid$target::"ns::Foo::bar(int, $1)":entry)D", DescriptionKind::kName, lookup);
+  const auto result = parse_description(R"D(pid$target::"ns::Foo::bar(int, $1)":entry)D",
+                                        DescriptionKind::kName, lookup);
   EXPECT_EQ(result.problem, "");
   EXPECT_EQ(result.probe.provider, "pid31411");
   EXPECT_EQ(result.probe.function, "ns::Foo::bar(int, $1)");

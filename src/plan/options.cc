@@ -192,8 +192,8 @@ std::optional<std::int64_t> parse_leading(std::string_view text, std::string_vie
 }
 
 Error bad_value(const OptionInfo& info, std::string_view value, std::string allowed) {
-  return {ErrorCode::kBadInput, "option " + std::string(info.name) + ": \"" + std::string(value) +
-                                    "\" is not allowed; it takes " + std::move(allowed)};
+  return {ErrorCode::kBadInput, "Invalid value for specified option: " + std::string(info.name) + " takes " +
+                                    std::move(allowed) + ", not \"" + std::string(value) + "\""};
 }
 
 // Flags and numbers share DTrace's run-time form: nothing, a word of yes or no, or a number.
@@ -295,7 +295,9 @@ std::optional<std::int64_t> parse_period(std::string_view text) {
 
 Result<> Options::set(std::string_view name, std::optional<std::string_view> value) {
   const OptionInfo* info = find_option(name);
-  if (info == nullptr) return Error(ErrorCode::kBadInput, "there is no option \"" + std::string(name) + "\"");
+  if (info == nullptr) {
+    return Error(ErrorCode::kBadInput, "Invalid option name: there is no option \"" + std::string(name) + "\"");
+  }
   TL_TRY_ASSIGN(std::string normal, normal_value(*info, value));
   if (accumulates(name)) {
     std::string& all = values_[std::string(name)];

@@ -337,7 +337,7 @@ Result<> Session::process(std::vector<consume::Record> records) {
 Result<> Session::process_one(const consume::Record& record) {
   TL_TRY_ASSIGN(const report::RecordInterpreter::Outcome outcome, interpreter_.run(record));
   if (outcome.exit_status) {
-    if (!exit_status_) exit_status_ = *outcome.exit_status;
+    exit_status_ = *outcome.exit_status;  // the last one holds: END may change it
     running_ = false;
   }
   if (record.kind == wire::kRecordFault) TL_TRY(report_fault(record));

@@ -60,6 +60,7 @@ class EntryRun {
   Result<std::optional<Reached>> handle(const Event& event);
   Result<> free_child(const Event& fork);
   Result<> ignore_trap_again(RemoteCalls& calls);
+  void block_trap_again(const StoppedProcess& stopped) const;
 
   Attachment& attachment_;
   Tracees& tracees_;
@@ -94,13 +95,21 @@ Result<> EntryRun::set() {
 
 // Precondition: the first thread is stopped.
 Result<> EntryRun::clear() {
-  const Tid tid{tracees_.pid.value};
   set_ = false;
   TL_TRY_ASSIGN(Memory * memory, tracees_.open_memory());
-  memory->set_stopped_thread(tid);
-  TL_TRY(memory->write_value(entry_, original_));
-  if ((mask_ & kSigtrapBit) != 0) ::ptrace(PTRACE_SETSIGMASK, tid.value, sizeof mask_, &mask_);
-  return {};
+  memory->set_stopped_thread(Tid{tracees_.pid.value});
+  return memory->write_value(entry_, original_);
+}
+
+// In threads and children that were made while SIGTRAP was unblocked.
+void EntryRun::block_trap_again(const StoppedProcess& stopped) const {
+  if ((mask_ & kSigtrapBit) == 0) return;
+  for (const StoppedThread& t : stopped.threads()) {
+    std::uint64_t mask = 0;
+    if (::ptrace(PTRACE_GETSIGMASK, t.tid.value, sizeof mask, &mask) != 0) continue;
+    mask |= kSigtrapBit;
+    ::ptrace(PTRACE_SETSIGMASK, t.tid.value, sizeof mask, &mask);
+  }
 }
 
 // A vfork child has the parent's memory: nothing to be taken away there.
@@ -108,6 +117,7 @@ Result<> EntryRun::free_child(const Event& fork) {
   TL_TRY_ASSIGN(Attachment child, attachment_.adopt_child(fork));
   TL_TRY_ASSIGN(StoppedProcess stopped, child.stop());
   if (!fork.vfork) TL_TRY(stopped.memory().write_value(entry_, original_));
+  block_trap_again(stopped);
   return stopped.detach();
 }
 
@@ -159,7 +169,10 @@ Result<Reached> EntryRun::run() {
     TL_TRY_ASSIGN(const auto reached, handle(*event));
     if (reached) return *reached;
   }
-  if (auto stopped = attachment_.stop(); stopped && set_) (void)clear();  // it goes on without
+  if (auto stopped = attachment_.stop(); stopped && set_) {  // it goes on without
+    (void)clear();
+    block_trap_again(*stopped);
+  }
   return Error(ErrorCode::kTimeout, "process " + std::to_string(tracees_.pid.value) + " (" + command_name(tracees_.pid) +
                                         ") has not reached its entry point in time");
 }
@@ -176,6 +189,7 @@ Result<> EntryRun::ignore_trap_again(RemoteCalls& calls) {
 
 // Best effort: what fails leaves one private page, or a SIGTRAP that is no longer ignored.
 Result<> EntryRun::tidy(StoppedProcess& stopped) {
+  block_trap_again(stopped);
   for (const StoppedThread& t : stopped.threads()) TL_TRY(tracees_.set_options(t.tid, 0));
   TL_TRY_ASSIGN(auto calls, RemoteCalls::begin(stopped));
   const RemoteAddr page(entry_.value() & ~(kPage - 1));

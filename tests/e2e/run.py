@@ -345,6 +345,8 @@ def run_scenario(scenario, options):
         except Failed:
             run.report()
             raise
+        except OSError as error:
+            raise Failed(f"a program could not be started: {error}") from error
         finally:
             run.clean_up()
 

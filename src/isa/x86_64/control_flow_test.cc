@@ -134,7 +134,8 @@ TEST(FunctionCode, RelativeJumpTable) {
   input.pointers = CodePointers::kComplete;
   // Two entries, then one that leads out.
   const auto from_table = [](std::uint64_t a) { return static_cast<std::int64_t>(a - 0x500000); };
-  input.read_data = data_of({from_table(kBase + 19), from_table(kBase + 20), 0x100}, 4);
+  input.read_data =
+      data_of({from_table(kBase + 19), from_table(kBase + 20), 0x100, from_table(kBase + 17)}, 4);
   // 0: lea rdx,[rip+..0x500000]; 7: movsxd rax,[rdx+rdi*4]; 11: add rax,rdx; 14: jmp rax;
   // 16: nop x3; 19: nop; 20: ret
   TestModule m({0x48, 0x8d, 0x15, 0xf9, 0xef, 0x0f, 0x00, 0x48, 0x63, 0x04, 0xba,

@@ -146,11 +146,12 @@ class Analysis {
     out_.indirect.clear();
     out_.unknown_targets = false;
     bool more = false;
+    const TableBases bases = collect_table_bases(out_);
     for (std::size_t n = 0; n < out_.instructions.size(); ++n) {
       const Instruction& i = out_.instructions[n];
       if (i.kind != Kind::kJumpIndirect) continue;
       IndirectSite site{.at = LinkAddr(i.address), .verdict = IndirectJump::kUnproven};
-      JumpTable table = resolve_jump_table(module_, out_, n, table_budget_);
+      JumpTable table = resolve_jump_table(module_, out_, bases, n, table_budget_);
       table_budget_ -= std::min(table_budget_, table.entries_read);
       if (!table.targets.empty()) {
         site.verdict = IndirectJump::kTable;

@@ -10,21 +10,24 @@ namespace trapline::isa {
 namespace {
 
 constexpr std::size_t kLookBack = 32;         // instructions searched for a definition
-constexpr std::size_t kLookFar = 4096;        // ... for any lea of a table
 constexpr std::size_t kMaxEntries = 1 << 16;  // of one table
-constexpr std::size_t kMaxBases = 8;
 
 constexpr std::uint16_t bit(std::uint8_t reg) {
   return static_cast<std::uint16_t>(1u << (reg & 15));
 }
 
+bool is_table_lea(const Instruction& i) {
+  return i.mnemonic == ZYDIS_MNEMONIC_LEA && i.reg0 != kNoRegister && i.memory.rip_relative;
+}
+
 class Resolver {
  public:
-  Resolver(const ModuleCode& module, const FunctionCode& function, std::size_t jump,
-           std::size_t budget)
+  Resolver(const ModuleCode& module, const FunctionCode& function, const TableBases& bases,
+           std::size_t jump, std::size_t budget)
       : module_(module),
         function_(function),
         code_(function.instructions),
+        bases_(bases),
         jump_(jump),
         budget_(budget) {}
 
@@ -34,6 +37,9 @@ class Resolver {
       from_memory(jump.memory, jump_);
     } else if (jump.reg0 != kNoRegister) {
       from_register(jump.reg0, jump_);
+    }
+    if (out_.entries_read >= budget_) {
+      return {.targets = {}, .source = JumpSource::kOther, .entries_read = budget_};
     }
     std::ranges::sort(out_.targets);
     const auto rest = std::ranges::unique(out_.targets);
@@ -103,23 +109,12 @@ class Resolver {
     }
   }
 
-  // The addresses that `reg` may hold: that of the lea before, else those of every lea of the
-  // function into it.
+  // The addresses that `reg` may hold: that of the lea before, else those of every lea into it, as
+  // compilers load a table's address once, before a loop.
   std::vector<std::uint64_t> bases(std::uint8_t reg, std::size_t from) const {
-    const auto is_lea = [reg](const Instruction& i) {
-      return i.mnemonic == ZYDIS_MNEMONIC_LEA && i.reg0 == reg && i.memory.rip_relative;
-    };
     const auto at = definition(reg, from);
-    if (at && is_lea(code_[*at])) return {code_[*at].rip_target};
-    std::vector<std::uint64_t> found;
-    for (std::size_t n = from, steps = 0; n-- > 0 && steps < kLookFar; ++steps) {
-      const Instruction& i = code_[n];
-      if (is_lea(i) && std::ranges::find(found, i.rip_target) == found.end()) {
-        found.push_back(i.rip_target);
-        if (found.size() == kMaxBases) break;
-      }
-    }
-    return found;
+    if (at && is_table_lea(code_[*at]) && code_[*at].reg0 == reg) return {code_[*at].rip_target};
+    return bases_.of_register[reg & 15];
   }
 
   // Entries that a bounds check before promises; 0: none seen.
@@ -134,15 +129,16 @@ class Resolver {
     return 0;
   }
 
-  // Takes one entry. False: the table has ended.
+  // Takes one entry. False: the table has ended. The first entry decides whether this is a table of
+  // our labels at all. Later ones may lead to a .cold part that is not known to be ours; so a few
+  // in a row that lead out, into code, do not end it.
   bool take(std::uint64_t target, std::size_t index, std::size_t promised) {
+    constexpr std::size_t kMaxOutside = 8;
     const LinkAddr a(target);
-    if (function_.contains(a)) {
-      out_.targets.push_back(a);
-      return true;
-    }
-    // The first entry decides whether this is a table of our labels at all.
-    if (index == 0 || index >= promised || !module_.in_code(a)) return false;
+    const bool inside = function_.contains(a);
+    outside_ = inside || index == 0 ? 0 : outside_ + 1;
+    if (!inside && (index == 0 || !module_.in_code(a))) return false;
+    if (outside_ > kMaxOutside && index >= promised) return false;
     out_.targets.push_back(a);
     return true;
   }
@@ -180,16 +176,31 @@ class Resolver {
   const ModuleCode& module_;
   const FunctionCode& function_;
   const std::vector<Instruction>& code_;
+  const TableBases& bases_;
   std::size_t jump_;
   std::size_t budget_;
+  std::size_t outside_ = 0;
   JumpTable out_;
 };
 
 }  // namespace
 
+TableBases collect_table_bases(const FunctionCode& function) {
+  TableBases out;
+  for (const Instruction& i : function.instructions) {
+    if (is_table_lea(i)) out.of_register[i.reg0 & 15].push_back(i.rip_target);
+  }
+  for (auto& addresses : out.of_register) {
+    std::ranges::sort(addresses);
+    const auto rest = std::ranges::unique(addresses);
+    addresses.erase(rest.begin(), rest.end());
+  }
+  return out;
+}
+
 JumpTable resolve_jump_table(const ModuleCode& module, const FunctionCode& function,
-                             std::size_t jump, std::size_t budget) {
-  return Resolver(module, function, jump, budget).run();
+                             const TableBases& bases, std::size_t jump, std::size_t budget) {
+  return Resolver(module, function, bases, jump, budget).run();
 }
 
 }  // namespace trapline::isa
