@@ -306,7 +306,7 @@ void BodyEmitter::set(plan::Reg reg, Value* value) {
 // A null string register is an empty string: the arena's first reserved word is always 0.
 llvm::Value* BodyEmitter::text(plan::Reg reg) {
   Value* address = get(reg);
-  Value* empty = add(arena_, offsetof(wire::Header, reserved0));
+  Value* empty = add(arena_, offsetof(wire::Header, reserved1));
   return builder_.CreateSelect(builder_.CreateIsNull(address), empty, address);
 }
 

@@ -115,7 +115,7 @@ llvm::Value* BodyEmitter::load_element(const Instruction& instruction) {
   call("tl_zero_bytes", to, constant(array.type.kind == ValueKind::kString ? 1 : array.type.size));
   Value* found = call("tl_array_load", slot_, array_request(array, key, to));
   // A load that was given up may have left a part of a value there.
-  Value* empty = add(arena_, offsetof(wire::Header, reserved0));
+  Value* empty = add(arena_, offsetof(wire::Header, reserved1));
   if (array.type.kind != ValueKind::kString) return to;
   return builder_.CreateSelect(builder_.CreateIsNull(found), empty, to);
 }

@@ -27,8 +27,9 @@ struct Layout {
   std::string spec;  // "%-08.3": all but the length modifier and the conversion
 };
 
-int clamp_width(std::int64_t value) {
-  return static_cast<int>(std::clamp<std::int64_t>(value, -kMaxWidth, kMaxWidth));
+int clamp_recorded(const Value& value) {
+  return static_cast<int>(
+      std::clamp<std::int64_t>(value.as_signed(), -kMaxRecordedWidth, kMaxRecordedWidth));
 }
 
 const Value& value_at(std::span<const Value> values, std::uint32_t index) {
@@ -44,7 +45,7 @@ Layout layout_of(const FormatItem& item, const FormatInput& input) {
   bool space = false;
   bool alternate = false;
   bool group = false;
-  int width = item.width >= 0 ? clamp_width(item.width) : 0;
+  int width = std::clamp(item.width, 0, kMaxWidth);
   for (const char flag : item.flags) {
     if (flag == '0' || flag == '-') {
       zero = flag == '0';
@@ -56,10 +57,10 @@ Layout layout_of(const FormatItem& item, const FormatInput& input) {
     group |= flag == '\'';
     if (flag == '?' && item.width == -1) width = kPointerWidth;
   }
-  int precision = item.precision > 0 ? clamp_width(item.precision) : 0;
-  if (item.width == -2) width = clamp_width(value_at(input.values, item.width_field).as_signed());
+  int precision = std::clamp(item.precision, 0, kMaxWidth);
+  if (item.width == -2) width = clamp_recorded(value_at(input.values, item.width_field));
   if (item.precision == -2) {
-    precision = clamp_width(value_at(input.values, item.precision_field).as_signed());
+    precision = clamp_recorded(value_at(input.values, item.precision_field));
   }
   Layout layout;
   layout.spec = "%";
@@ -230,12 +231,18 @@ void append_value(std::string& out, const FormatItem& item, const Layout& layout
 
 // The result of an aggregating function is a signed number, count()'s an unsigned one.
 void append_aggregation(std::string& out, const FormatItem& item, const Layout& layout,
-                        const AggregationValue& shown) {
+                        const AggregationValue& shown, const FormatInput& input) {
   static const consume::Datum zero;
   const consume::Datum& datum = shown.datum != nullptr ? *shown.datum : zero;
   const auto kind = shown.aggregation->kind;
   if (consume::is_histogram(kind)) {
     append_histogram(out, *shown.aggregation, datum, shown.normal);
+    return;
+  }
+  if (std::string_view("TYaA").find(item.conversion) != std::string_view::npos) {
+    Value value;
+    value.integer = static_cast<std::uint64_t>(consume::scalar_value(kind, datum, shown.normal));
+    append_value(out, item, layout, value, input);
     return;
   }
   const bool wants_signed = item.conversion == 'd' || item.conversion == 'i';
@@ -271,7 +278,7 @@ void append_format(std::string& out, std::span<const FormatItem> items, const Fo
     } else if (!input.aggregations.empty()) {
       // Conversions beyond the number of aggregations show the last one again.
       const std::size_t index = std::min<std::size_t>(item.value, input.aggregations.size() - 1);
-      append_aggregation(out, item, layout, input.aggregations[index]);
+      append_aggregation(out, item, layout, input.aggregations[index], input);
     }
   }
 }

@@ -14,8 +14,10 @@
 
 namespace trapline::report {
 
-// A width or precision asked for, also one that comes from recorded data, is cut to this.
-inline constexpr int kMaxWidth = 64 * 1024;
+// A width or precision that stands in the format is cut to kMaxWidth, one that was recorded, which the traced process
+// may have chosen, to kMaxRecordedWidth.
+inline constexpr int kMaxWidth = 64 * 1024 * 1024;
+inline constexpr int kMaxRecordedWidth = 64 * 1024;
 
 // What the %@ conversions of a printa() show, one an aggregation of the call.
 struct AggregationValue {

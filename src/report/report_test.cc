@@ -279,7 +279,8 @@ TEST_F(ReportTest, PrintfDynamicWidthAndPrecision) {
   item.precision_field = precision;
   EXPECT_EQ(show(item), "07   ");
   item.width_field = huge;
-  EXPECT_EQ(show(item).size(), static_cast<std::size_t>(kMaxWidth)) << "recorded widths are bounded";
+  EXPECT_EQ(show(item).size(), static_cast<std::size_t>(kMaxRecordedWidth)) << "recorded widths are bounded";
+  EXPECT_EQ(show(conversion('d', value, "", 10000000)).size(), 10000000u);
 }
 
 TEST_F(ReportTest, PrintfStringsAndCharacters) {
@@ -432,6 +433,15 @@ TEST_F(ReportTest, PrintaWithFormats) {
   format(ActionKind::kPrinta, items, {a});
   EXPECT_EQ(run(), "   1 x  |   -5 fffffffffffffffb\n") << "the last aggregation again";
   EXPECT_EQ(finish(), "\n") << "both were printed";
+}
+
+TEST_F(ReportTest, PrintaShowsTimes) {
+  ::setenv("TZ", "UTC", 1);
+  ::tzset();
+  const auto a = aggregation(plan::AggregationKind::kMin);
+  update(a, 1075064400LL * 1'000'000'000);
+  format(ActionKind::kPrinta, {aggregate('Y'), literal("|"), aggregate('T')}, {a});
+  EXPECT_EQ(run(), "2004 Jan 25 21:00:00|Sun, 25 Jan 2004 21:00:00 UTC");
 }
 
 TEST_F(ReportTest, PrintaJoinsWithoutFormat) {

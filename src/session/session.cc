@@ -39,17 +39,11 @@ Session::Session(const plan::Program& program, plan::Options options, std::vecto
       store_(program),
       own_globals_((program.globals_size + 7) / 8),
       interpreter_(program, names_, store_, output) {
-  bool launched = false;
-  for (Tracee& tracee : tracees) {
-    launched = launched || tracee.launched();
-    targets_.push_back({std::move(tracee), {}, nullptr, std::nullopt});
-  }
-  if (launched) {
-    sigset_t child;
-    sigemptyset(&child);
-    sigaddset(&child, SIGCHLD);
-    child_events_ = Fd(::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
-  }
+  for (Tracee& tracee : tracees) targets_.push_back({std::move(tracee), {}, nullptr, std::nullopt});
+  sigset_t child;
+  sigemptyset(&child);
+  sigaddset(&child, SIGCHLD);
+  child_events_ = Fd(::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
 Session::~Session() = default;
@@ -64,9 +58,16 @@ Result<> Session::find() {
     match_targets.push_back({target.tracee.pid(), &target.tracee.modules()});
   }
   adopt(enable(program_, match_targets, next_id_));
-  for (std::size_t i = 0; i < targets_.size(); ++i) {
-    targets_[i].plans = plan_sites(probes_, i, targets_[i].tracee.modules());
-  }
+  for (std::size_t i = 0; i < targets_.size(); ++i) TL_TRY(plan(i));
+  return {};
+}
+
+// A rendezvous makes system calls, which a seccomp filter might answer by killing.
+Result<> Session::plan(std::size_t index) {
+  Target& target = targets_[index];
+  const auto status = target::read_status(target.tracee.pid());
+  const bool free = status && status->seccomp == 0;
+  target.sites = plan_sites(probes_, index, target.tracee.modules(), free ? Rendezvous::kInclude : Rendezvous::kLeaveOut);
   return {};
 }
 
@@ -83,15 +84,16 @@ void Session::add_probe(EnabledProbe probe) {
 
 std::vector<Refusal> Session::refusals() const {
   std::vector<Refusal> all;
-  const auto add = [&](const std::vector<probes::RefusedPlace>& places) {
+  const auto add = [&](const std::vector<probes::RefusedPlace>& places, std::uint32_t rendezvous) {
     for (const probes::RefusedPlace& place : places) {
+      if (place.probe >= rendezvous) continue;
       all.push_back({names_[place.probe], place.at.value(), place.reason, place.detail});
     }
   };
   for (const Target& target : targets_) {
-    add(target.plans.refused);
-    if (target.program) add(target.program->plans.refused);
-    add(target.tracee.refused());
+    const SitesOfTarget& sites = target.program ? target.program->sites : target.sites;
+    add(sites.plans.refused, sites.rendezvous_probe);
+    add(target.tracee.refused(), sites.rendezvous_probe);
   }
   return all;
 }
@@ -116,9 +118,13 @@ Result<> Session::start() {
   }
   for (std::size_t i = 0; i < targets_.size() && running_; ++i) {
     share_globals(i);
-    targets_[i].tracee.activate();
+    activate(targets_[i]);
   }
   return output_.flush();
+}
+
+void Session::activate(Target& target) {
+  target.tracee.activate(target.program && target.program->sites.execs_told ? ExecsTold::kYes : ExecsTold::kNo);
 }
 
 // What BEGIN assigned holds in every process; each then has its own globals.
@@ -133,13 +139,13 @@ void Session::share_globals(std::size_t index) {
 // Compiles for one process and maps what it needs there. A process without probes is left alone.
 Result<> Session::reserve(std::size_t index) {
   Target& target = targets_[index];
-  if (target.plans.site_count() == 0) return {};
+  if (target.sites.plans.site_count() == 0) return {};
   TL_TRY_ASSIGN(TargetProgram built,
-                build_target_program(program_, options_, probes_, index, std::move(target.plans),
+                build_target_program(program_, options_, probes_, index, std::move(target.sites),
                                      target.tracee.thread_count(), execname_of(target.tracee)));
   target.program = std::make_unique<TargetProgram>(std::move(built));
-  target.plans = {};
-  const auto reserved = target.tracee.reserve(target.program->layout, target.program->plans, target.program->object.bytes);
+  target.sites = {};
+  const auto reserved = target.tracee.reserve(target.program->layout, target.program->sites.plans, target.program->object.bytes);
   if (!reserved) return reserved.error().within(fmt::format("pid {}", target.tracee.pid().value));
   const std::span<std::byte> arena = target.tracee.arena();
   fill_arena(*target.program, arena);
@@ -181,7 +187,7 @@ Result<> Session::arm_again(std::size_t index) {
   // The old arena stays mapped here until reserve() replaces it: its globals go on in own_globals_.
   const std::span<std::byte> old = globals();
   if (!old.empty()) std::memmove(own_globals_.data(), old.data(), old.size());
-  if (!target.tracee.launched()) {
+  if (!target.tracee.held()) {
     notes_.push_back(fmt::format("pid {} executed a new program: what it called before the probes were armed again was missed",
                                  target.tracee.pid().value));
   }
@@ -205,7 +211,7 @@ Result<> Session::arm_again(std::size_t index) {
     point->target = index;
     add_probe(std::move(probe));
   }
-  target.plans = plan_sites(probes_, index, target.tracee.modules());
+  TL_TRY(plan(index));
   TL_TRY(reserve(index));
   if (target.program && !own_globals_.empty()) {
     std::memcpy(target.tracee.arena().data() + target.program->layout.globals, own_globals_.data(),
@@ -213,7 +219,7 @@ Result<> Session::arm_again(std::size_t index) {
   }
   TL_TRY(arm(index));
   environment_->set_globals(globals());
-  target.tracee.activate();
+  activate(target);
   return {};
 }
 
@@ -255,6 +261,9 @@ bool Session::all_ended() const {
 milliseconds Session::time_to_wait() const {
   const bool any_arena = std::ranges::any_of(targets_, [](const Target& t) { return t.drainer.has_value(); });
   milliseconds wait = busy_ ? kBusyPause : any_arena ? kIdlePause : milliseconds(100);
+  for (const Target& target : targets_) {
+    if (target.tracee.about_to_exec()) wait = std::min(wait, kBusyPause);
+  }
   const SteadyClock::time_point now = SteadyClock::now();
   for (const Tick& tick : ticks_) {
     const auto left = std::chrono::ceil<milliseconds>(tick.due - now);

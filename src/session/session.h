@@ -53,7 +53,7 @@ class Session {
   Result<> find();
   const Enabling& enabling() const { return enabling_; }
   // Where each pid probe would be patched, and what cannot be; by process. After find().
-  const probes::SitePlans& site_plans(std::size_t target) const { return targets_[target].plans; }
+  const probes::SitePlans& site_plans(std::size_t target) const { return targets_[target].sites.plans; }
   Tracee& tracee(std::size_t target) { return targets_[target].tracee; }
   std::size_t target_count() const { return targets_.size(); }
 
@@ -77,7 +77,7 @@ class Session {
  private:
   struct Target {
     Tracee tracee;
-    probes::SitePlans plans;
+    SitesOfTarget sites;  // from find() to start(), then in `program`
     std::unique_ptr<TargetProgram> program;
     std::optional<consume::Drainer> drainer;
   };
@@ -90,7 +90,9 @@ class Session {
   void adopt(Enabling found);
   void add_probe(EnabledProbe probe);
   void share_globals(std::size_t index);
+  Result<> plan(std::size_t index);
   Result<> reserve(std::size_t index);
+  void activate(Target& target);
   Result<> arm(std::size_t index);
   Result<> arm_again(std::size_t index);
   Result<> look_at(std::size_t index);

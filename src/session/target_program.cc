@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "isa/x86_64/verify.h"
+#include "probes/rendezvous.h"
 #include "wire/layout.h"
 
 namespace trapline::session {
@@ -63,13 +65,13 @@ Result<wire::Layout> layout_of(const plan::Program& program, const plan::Options
   return layout;
 }
 
-Result<> verify(const codegen::ObjectCode& object) {
+Result<> verify(const codegen::ObjectCode& object, std::vector<isa::OffsetRange> code) {
   isa::VerifyRequest request;
   request.blob = object.bytes;
-  request.code.push_back({object.code.offset, object.code.offset + object.code.size});
+  const bool calls = object.calls_gettid || object.calls_process_vm_readv || object.calls_clock_gettime || code.size() > 1;
+  request.code = std::move(code);
   request.entries.assign(object.entries.begin(), object.entries.end());
   request.max_stack = codegen::kMaxBodyStack;
-  const bool calls = object.calls_gettid || object.calls_process_vm_readv || object.calls_clock_gettime;
   request.system_calls = calls ? isa::SystemCalls::kAllowed : isa::SystemCalls::kForbidden;
   const auto report = isa::verify_code(request);
   if (!report) return report.error().within("a compiled body was refused by the verifier");
@@ -92,22 +94,68 @@ std::uint32_t StringTable::add(std::string_view text) {
   return offset;
 }
 
-probes::SitePlans plan_sites(std::span<const EnabledProbe> probes, std::size_t target, probes::ModuleCache& modules) {
+namespace {
+
+// The places of the functions that execute another program, each once, whatever it is called.
+std::deque<probes::MatchedFunction> rendezvous_functions(probes::ModuleCache& modules) {
+  std::deque<probes::MatchedFunction> functions;
+  std::set<std::pair<std::size_t, std::uint64_t>> known;
+  for (const std::string_view name : probes::kRendezvousFunctions) {
+    auto found = probes::match_functions(modules, {"", std::string(name), "entry"});
+    if (!found) continue;
+    for (probes::MatchedFunction& function : found->functions) {
+      std::erase_if(function.places, [&](const symbols::Symbol& place) {
+        return !known.emplace(function.module, place.address.value()).second;
+      });
+      if (!function.places.empty()) functions.push_back(std::move(function));
+    }
+  }
+  return functions;
+}
+
+// Appends the stub to the compiled bodies; its offset.
+std::uint32_t append_rendezvous(codegen::ObjectCode& object, std::vector<isa::OffsetRange>& code) {
+  const std::vector<std::byte> stub = probes::rendezvous_stub();
+  const std::size_t offset = (object.bytes.size() + codegen::kObjectAlignment - 1) / codegen::kObjectAlignment *
+                             codegen::kObjectAlignment;
+  object.bytes.resize(offset);
+  object.bytes.insert(object.bytes.end(), stub.begin(), stub.end());
+  code.push_back({offset, object.bytes.size()});
+  return static_cast<std::uint32_t>(offset);
+}
+
+}  // namespace
+
+SitesOfTarget plan_sites(std::span<const EnabledProbe> probes, std::size_t target, probes::ModuleCache& modules,
+                         Rendezvous rendezvous) {
+  SitesOfTarget sites;
+  sites.rendezvous_probe = static_cast<std::uint32_t>(probes.size());
   std::vector<probes::WantedProbe> wanted;
   for (std::uint32_t i = 0; i < probes.size(); ++i) {
     if (const PidPoint* point = pid_point(probes[i], target)) wanted.push_back({i, &point->function, point->kind});
   }
-  return probes::plan_probes(modules, wanted);
+  if (!wanted.empty() && rendezvous == Rendezvous::kInclude) {
+    sites.rendezvous = rendezvous_functions(modules);
+    for (const probes::MatchedFunction& function : sites.rendezvous) {
+      wanted.push_back({sites.rendezvous_probe, &function, probes::PointKind::kEntry});
+    }
+  }
+  sites.plans = probes::plan_probes(modules, wanted);
+  const std::size_t refused = std::erase_if(sites.plans.refused, [&](const probes::RefusedPlace& place) {
+    return place.probe == sites.rendezvous_probe;
+  });
+  sites.execs_told = refused == 0 && !sites.rendezvous.empty();
+  return sites;
 }
 
 Result<TargetProgram> build_target_program(const plan::Program& program, const plan::Options& options,
                                            std::span<const EnabledProbe> probes, std::size_t target,
-                                           probes::SitePlans plans, std::size_t threads, std::string_view execname) {
-  TargetProgram built{{}, std::move(plans), {}, {}, {}, StringTable(program), 0};
-  built.bindings.resize(probes.size());
+                                           SitesOfTarget sites, std::size_t threads, std::string_view execname) {
+  TargetProgram built{{}, std::move(sites), {}, {}, {}, StringTable(program), 0};
+  built.bindings.resize(std::size_t{built.sites.rendezvous_probe} + 1);
   BodySet bodies;
   std::vector<std::size_t> body_of(probes.size());
-  for (std::uint32_t i = 0; i < probes.size(); ++i) {
+  for (std::uint32_t i = 0; i < built.sites.rendezvous_probe; ++i) {
     const PidPoint* point = pid_point(probes[i], target);
     if (point == nullptr) continue;
     built.probes.push_back(i);
@@ -124,7 +172,6 @@ Result<TargetProgram> build_target_program(const plan::Program& program, const p
   built.execname = built.strings.add(execname);
   TL_TRY_ASSIGN(built.layout, layout_of(program, options, built.strings.bytes().size(), threads));
   TL_TRY_ASSIGN(built.object, codegen::compile(program, built.layout, bodies.requests()));
-  TL_TRY(verify(built.object));
   const auto strings = static_cast<std::uint32_t>(built.layout.strings);
   for (const std::uint32_t i : built.probes) {
     built.bindings[i].body = built.object.entries[body_of[i]];
@@ -134,6 +181,13 @@ Result<TargetProgram> build_target_program(const plan::Program& program, const p
     site.function += strings;
     site.name += strings;
   }
+  std::vector<isa::OffsetRange> code{{built.object.code.offset, built.object.code.offset + built.object.code.size}};
+  if (!built.sites.rendezvous.empty()) {
+    built.bindings[built.sites.rendezvous_probe].body = append_rendezvous(built.object, code);
+    built.object.entries.push_back(built.bindings[built.sites.rendezvous_probe].body);
+    built.probes.push_back(built.sites.rendezvous_probe);
+  }
+  TL_TRY(verify(built.object, std::move(code)));
   return built;
 }
 

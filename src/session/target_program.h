@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <span>
@@ -34,24 +35,35 @@ class StringTable {
   std::map<std::string, std::uint32_t, std::less<>> known_;
 };
 
+// A process's sites: those of its probes and, if there are any, those of its rendezvous.
+struct SitesOfTarget {
+  probes::SitePlans plans;
+  std::deque<probes::MatchedFunction> rendezvous;  // the plans refer to them
+  std::uint32_t rendezvous_probe = 0;              // the index that stands for it, behind those of all probes
+  bool execs_told = false;                         // every function of the rendezvous has its site
+};
+
 struct TargetProgram {
   std::vector<std::uint32_t> probes;  // indices in the session, those of this process
-  probes::SitePlans plans;
+  SitesOfTarget sites;
   wire::Layout layout{};
   codegen::ObjectCode object;
-  std::vector<probes::ProbeBinding> bindings;  // by the session's index; addresses are set by bind_addresses
+  std::vector<probes::ProbeBinding> bindings;  // by the session's index, then the rendezvous; see bind_addresses
   StringTable strings;
   std::uint32_t execname = 0;  // offset in the strings
 };
 
-// Plans the sites of a process. `probes` are all of the session, `first` those from which on it is asked for.
-probes::SitePlans plan_sites(std::span<const EnabledProbe> probes, std::size_t target, probes::ModuleCache& modules);
+enum class Rendezvous : std::uint8_t { kLeaveOut, kInclude };
+
+// Plans the sites of process number `target`. `probes` are all of the session's.
+SitesOfTarget plan_sites(std::span<const EnabledProbe> probes, std::size_t target, probes::ModuleCache& modules,
+                         Rendezvous rendezvous);
 
 // Lays out, compiles and verifies. `threads`: how many the process has. Errors: kUnsupported (a body that cannot be
 // compiled, sizes beyond the limits), kInternal.
 Result<TargetProgram> build_target_program(const plan::Program& program, const plan::Options& options,
                                            std::span<const EnabledProbe> probes, std::size_t target,
-                                           probes::SitePlans plans, std::size_t threads, std::string_view execname);
+                                           SitesOfTarget sites, std::size_t threads, std::string_view execname);
 
 // Fills in the addresses that are known once the arena is mapped.
 void bind_addresses(TargetProgram& target, RemoteAddr arena, RemoteAddr alive);

@@ -1,9 +1,12 @@
 #include "session/tracee.h"
 
 #include <fmt/format.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -20,6 +23,9 @@ using std::chrono::milliseconds;
 // A site that a thread is in the midst of, and code that a thread is in, are looked at again this often.
 constexpr int kTries = 50;
 constexpr milliseconds kLongestPause{20};
+// A process that said that it is about to execute, and does not (no such file), is let go of again after this.
+constexpr milliseconds kExecPatience{1000};
+constexpr milliseconds kLoadTimeout{30000};
 
 void pause_for(milliseconds time) {
   const timespec rest{time.count() / 1000, time.count() % 1000 * 1'000'000};
@@ -76,6 +82,8 @@ Result<Tracee> Tracee::launch(const std::string& command, const sigset_t& signal
   TL_TRY_ASSIGN(target::LaunchedProcess process, target::LaunchedProcess::start(argv, options));
   Tracee tracee(process.pid());
   tracee.launched_.emplace(std::move(process));
+  tracee.launch_attached_ = true;
+  tracee.at_exec_ = true;
   TL_TRY(tracee.read_identity());
   return tracee;
 }
@@ -88,8 +96,8 @@ Result<> Tracee::read_identity() {
 }
 
 target::Attachment* Tracee::attachment() {
-  if (launched_) return &launched_->attachment();
-  return attachment_ ? &*attachment_ : nullptr;
+  if (attachment_) return &*attachment_;
+  return launch_attached_ ? &launched_->attachment() : nullptr;
 }
 
 Result<> Tracee::seize() {
@@ -97,6 +105,15 @@ Result<> Tracee::seize() {
   TL_TRY_ASSIGN(target::Attachment attached, target::Attachment::seize(pid_));
   attachment_.emplace(std::move(attached));
   return {};
+}
+
+Result<> Tracee::let_go() {
+  target::Attachment* const attached = attachment();
+  if (attached == nullptr) return {};
+  const Result<> done = attached->detach();
+  attachment_.reset();
+  launch_attached_ = false;
+  return done;
 }
 
 template <typename F>
@@ -112,8 +129,9 @@ Result<> Tracee::while_stopped(F f) {
 }
 
 Result<> Tracee::load() {
-  if (launched_ && !held_) {
-    auto stopped = launched_->run_until_loaded();
+  if (at_exec_) {
+    auto stopped = target::run_until_loaded(*attachment(), kLoadTimeout);
+    at_exec_ = false;
     if (!stopped) {
       ended_ = is_gone(stopped.error());
       return stopped.error();
@@ -205,20 +223,16 @@ const std::vector<probes::RefusedPlace>& Tracee::refused() const {
   return installation_ ? installation_->refused() : kNone;
 }
 
-void Tracee::activate() {
+void Tracee::activate(ExecsTold told) {
   if (arena_) {
     auto* header = reinterpret_cast<wire::Header*>(arena_->local().data());
     const std::uint32_t state = wire::kActive | (early_ ? wire::kEarly : 0);
     __atomic_store_n(&header->state, state, __ATOMIC_RELEASE);
     active_ = true;
   }
-  if (held_) {
-    (void)held_->resume();
-    held_.reset();
-  } else if (attachment_) {
-    (void)attachment_->detach();
-    attachment_.reset();
-  }
+  if (held_) (void)held_->resume();
+  held_.reset();
+  if (told == ExecsTold::kYes || !launched_) (void)let_go();
 }
 
 void Tracee::deactivate() {
@@ -239,10 +253,7 @@ Result<> Tracee::end_early() {
     early_ = false;
     return {};
   });
-  if (!was_attached && attachment_) {
-    (void)attachment_->detach();
-    attachment_.reset();
-  }
+  if (!was_attached) (void)let_go();
   if (!looked && is_gone(looked.error())) return {};
   return looked;
 }
@@ -251,32 +262,64 @@ int Tracee::event_fd() const { return pidfd_.get(); }
 
 Result<Happening> Tracee::look() {
   if (ended_) return Happening::kNothing;
-  if (launched_) {
-    for (;;) {
-      TL_TRY_ASSIGN(const std::optional<target::Event> event, launched_->attachment().wait_event(milliseconds(0)));
-      if (!event) return Happening::kNothing;
-      switch (event->kind) {
-        case target::Event::Kind::kExit:
-          ended_ = true;
-          exit_status_ = event->status;
-          return Happening::kExited;
-        case target::Event::Kind::kExec: return Happening::kExecuted;
-        case target::Event::Kind::kTrap: TL_TRY(launched_->attachment().resume(event->tid, SIGTRAP)); break;
-        default: break;
-      }
-    }
-  }
+  if (attachment() != nullptr) return take_events();
   pollfd exit{pidfd_.get(), POLLIN, 0};
   if (::poll(&exit, 1, 0) > 0) {
     ended_ = true;
+    if (launched_) {
+      if (const auto status = launched_->wait_exit(milliseconds(0)); status && *status) exit_status_ = **status;
+    }
     return Happening::kExited;
   }
+  TL_TRY(answer_exec_request());
+  if (attachment() != nullptr) return take_events();
   const auto stat = target::read_stat(pid_);
   if (stat && !stat->is_dead() && stat->start_code.value() != 0 && stat->start_code != start_code_) {
     start_code_ = stat->start_code;
     return Happening::kExecuted;
   }
   return Happening::kNothing;
+}
+
+// Of an attached process: its signals and threads are seen to, and an exec or its end is told.
+Result<Happening> Tracee::take_events() {
+  for (;;) {
+    TL_TRY_ASSIGN(const std::optional<target::Event> event, attachment()->wait_event(milliseconds(0)));
+    if (!event) break;
+    switch (event->kind) {
+      case target::Event::Kind::kExit:
+        ended_ = true;
+        exit_status_ = event->status;
+        return Happening::kExited;
+      case target::Event::Kind::kExec:
+        at_exec_ = true;
+        exec_deadline_.reset();
+        return Happening::kExecuted;
+      case target::Event::Kind::kTrap: TL_TRY(attachment()->resume(event->tid, SIGTRAP)); break;
+      default: break;
+    }
+  }
+  if (exec_deadline_ && std::chrono::steady_clock::now() > *exec_deadline_) {
+    exec_deadline_.reset();
+    TL_TRY(let_go());
+  }
+  return Happening::kNothing;
+}
+
+// The other half of the rendezvous: 1. seize, so that the exec stops the process; 2. let the waiting thread go on.
+Result<> Tracee::answer_exec_request() {
+  if (!arena_ || !active_) return {};
+  auto* request = &reinterpret_cast<wire::Header*>(arena_->local().data())->exec_request;
+  if (__atomic_load_n(request, __ATOMIC_ACQUIRE) == 0) return {};
+  const Result<> seized = seize();
+  __atomic_store_n(request, 0, __ATOMIC_RELEASE);
+  ::syscall(SYS_futex, request, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+  if (!seized) {
+    if (is_gone(seized.error())) return {};
+    return seized;
+  }
+  exec_deadline_ = std::chrono::steady_clock::now() + kExecPatience;
+  return {};
 }
 
 Result<std::vector<std::string>> Tracee::disarm() {
@@ -294,11 +337,7 @@ Result<std::vector<std::string>> Tracee::disarm() {
   }
   if (!done) return done.error();
   installation_.reset();
-  if (attachment_) {
-    (void)attachment_->detach();
-    attachment_.reset();
-  }
-  if (launched_) (void)launched_->attachment().detach();
+  (void)let_go();
   return left;
 }
 

@@ -10,8 +10,9 @@
 //   deactivate()           they cease to
 //   disarm()               stopped: the original bytes are put back; then all that was mapped is unmapped
 //
-// A process that was attached to is let go of after arm() and runs alone. A launched one stays attached, so that an exec
-// is seen before its new image runs. A process that ends at any moment is no error: ended() tells.
+// After arm() a process is let go of and runs alone. That it executes another program it tells by its rendezvous (see
+// probes/rendezvous.h); a launched one that has none stays attached instead, so that the exec is seen before its new image
+// runs. A process that ends at any moment is no error: ended() tells.
 
 #pragma once
 
@@ -48,6 +49,8 @@ struct StopTimes {
 
 enum class Happening : std::uint8_t { kNothing, kExited, kExecuted };
 
+enum class ExecsTold : std::uint8_t { kNo, kYes };
+
 class Tracee {
  public:
   // Errors: one line that names the rule in the way (kPermission, kNotFound, kUnsupported).
@@ -79,16 +82,20 @@ class Tracee {
   Result<probes::ArmReport> arm();
   const std::vector<probes::RefusedPlace>& refused() const;
 
-  void activate();
+  // `told`: the process has a rendezvous.
+  void activate(ExecsTold told);
   void deactivate();
   // True: a thread had no thread pointer when the process was armed (a static program's first instructions), so its
   // bodies ask the kernel who they are. end_early() looks whether that is over.
   bool early() const { return early_ && active_; }
   Result<> end_early();
 
-  // What happened since the last call: the end of the process, or an exec (of a launched one: it is stopped at the new
-  // image's start and load() is next; of another: it runs on).
+  // What happened since the last call: the end of the process, or an exec. If it is held() then, it is stopped at the
+  // new image's start; else that runs already. load() is next.
   Result<Happening> look();
+  bool held() const { return at_exec_; }
+  // It has told that it is about to execute, and has not done so yet: look() again soon.
+  bool about_to_exec() const { return exec_deadline_.has_value(); }
   // Readable when look() has something to tell; -1: only looking tells.
   int event_fd() const;
 
@@ -111,13 +118,19 @@ class Tracee {
   Result<> while_stopped(F f);
   target::Attachment* attachment();
   Result<> seize();
+  Result<> let_go();
+  Result<Happening> take_events();
+  Result<> answer_exec_request();
   Result<> read_identity();
   Result<> release_all(std::vector<std::string>& left);
 
   Pid pid_;
   std::optional<target::LaunchedProcess> launched_;
-  std::optional<target::Attachment> attachment_;    // of a process that was not launched; only while it is needed
-  std::optional<target::StoppedProcess> held_;      // a launched process, until it is armed
+  bool launch_attached_ = false;                    // launched_'s attachment still holds the process
+  std::optional<target::Attachment> attachment_;    // one of our own; only while it is needed
+  std::optional<target::StoppedProcess> held_;      // from load() to activate(), of a process that was at_exec_
+  bool at_exec_ = false;                            // stopped at an exec event
+  std::optional<std::chrono::steady_clock::time_point> exec_deadline_;
   std::unique_ptr<probes::ModuleCache> modules_;
   std::shared_ptr<target::Memory> memory_;  // of the present image
   Fd pidfd_;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/futex.h>
+#include <linux/io_uring.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
@@ -631,6 +632,96 @@ TEST(Attach, ReportsExecutedInt3AndGoesOnBehindIt) {
   }));
   EXPECT_EQ(child.shared().counters[0], 99u);
   child.kill(SIGKILL);
+}
+
+// A program that executes itself over and over, while it is attached to, stopped, and let go of.
+TEST(Attach, ExecStorm) {
+  TestChild child([](Shared& s) {
+    ++s.ready;
+    ::execl("/bin/sh", "sh", "-c", "[ $1 -ge 150 ] && exit 8; exec sh -c \"$0\" \"$0\" $(($1+1))",
+            "[ $1 -ge 150 ] && exit 8; exec sh -c \"$0\" \"$0\" $(($1+1))", "0", nullptr);
+    return 1;
+  });
+  ASSERT_TRUE(child.await_ready());
+  int stops = 0, execs = 0, failed = 0;
+  for (;;) {
+    const auto run = [&]() -> Result<> {
+      TL_TRY_ASSIGN(auto attachment, Attachment::seize(child.pid()));
+      for (int i = 0; i < 5; ++i) {
+        TL_TRY_ASSIGN(const auto event, attachment.wait_event(1ms));
+        if (event && event->kind == Event::Kind::kExec) ++execs;
+        if (event && event->kind == Event::Kind::kExit) return gone(child.pid());
+        if (event) TL_TRY(attachment.resume(event->tid));
+        TL_TRY_ASSIGN(auto stopped, attachment.stop());
+        TL_TRY(stopped.maps());
+        ++stops;
+      }
+      return attachment.detach();
+    };
+    const auto result = run();
+    if (result) continue;
+    // While it executes a program, what belongs to the old image is gone: an attach may fail then, harmlessly.
+    const auto stat = read_stat(child.pid());
+    if (!stat || stat->is_dead()) break;
+    ASSERT_LT(++failed, 1000) << result.error().text();
+  }
+  EXPECT_GT(stops, 20);
+  EXPECT_GT(execs, 5);
+  const int status = child.wait();
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 8) << status;
+}
+
+TEST(Attach, UserWorkersAreSkipped) {
+  TestChild child([](Shared& s) {
+    ::io_uring_params params{};
+    params.flags = IORING_SETUP_SQPOLL;
+    params.sq_thread_idle = 100'000;
+    if (::syscall(SYS_io_uring_setup, 4, &params) < 0) return 77;
+    ++s.ready;
+    while (s.stop == 0) ++s.counters[0];
+    return 0;
+  });
+  if (!TestChild::eventually([&] { return child.shared().ready > 0 || state_of(child.pid()) == 'Z'; }) ||
+      child.shared().ready == 0) {
+    GTEST_SKIP() << "no io_uring here";
+  }
+  const auto tasks = read_tasks(child.pid());
+  ASSERT_TRUE(tasks);
+  ASSERT_EQ(tasks->size(), 2u);
+  EXPECT_TRUE(read_stat(child.pid(), (*tasks)[1])->is_user_worker());
+  for (int i = 0; i < 5; ++i) {
+    auto attachment = Attachment::seize(child.pid());
+    ASSERT_TRUE(attachment) << attachment.error().text();
+    auto stopped = attachment->stop();
+    ASSERT_TRUE(stopped) << stopped.error().text();
+    EXPECT_EQ(stopped->threads().size(), 1u);
+    ASSERT_TRUE(stopped->detach());
+  }
+  child.shared().stop = 1;
+  EXPECT_EQ(WEXITSTATUS(child.wait()), 0);
+}
+
+// The caller's own loop over a signalfd is not robbed of a SIGCHLD.
+TEST(Attach, WaitingKeepsTheCallersSigchld) {
+  sigset_t set, old;
+  sigemptyset(&set);
+  sigaddset(&set, SIGCHLD);
+  ::sigprocmask(SIG_BLOCK, &set, &old);
+  {
+    TestChild child([](Shared& s) { return spin(s, 1); });
+    ASSERT_TRUE(child.await_ready());
+    auto attachment = Attachment::seize(child.pid());
+    ASSERT_TRUE(attachment);
+    TestChild other([](Shared&) { return 0; });
+    for (int i = 0; i < 20; ++i) ASSERT_TRUE(attachment->wait_event(5ms));
+    const ::timespec none{0, 0};
+    EXPECT_EQ(::sigtimedwait(&set, nullptr, &none), SIGCHLD);
+    EXPECT_EQ(other.wait(), 0);
+  }
+  const ::timespec none{0, 0};
+  while (::sigtimedwait(&set, nullptr, &none) == SIGCHLD) {
+  }
+  ::sigprocmask(SIG_SETMASK, &old, nullptr);
 }
 
 TEST(Attach, KilledAtAnyMoment) {

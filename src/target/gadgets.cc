@@ -1,7 +1,7 @@
 #include "target/gadgets.h"
 
 #include <algorithm>
-#include <array>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -66,6 +66,16 @@ Gadgets find_gadgets(const Memory& memory, std::span<const Mapping> maps) {
     }
   }
   return found;
+}
+
+bool still_there(const Memory& memory, const Gadgets& g) {
+  const auto is = [&](RemoteAddr at, std::string_view what) {
+    if (at.value() == 0) return true;
+    std::string bytes(what.size(), '\0');
+    return memory.read(at, std::as_writable_bytes(std::span(bytes))) && bytes == what;
+  };
+  return g.syscall.value() != 0 && is(g.syscall, kSyscall) && is(g.syscall_return, kSyscallReturn) &&
+         is(g.sigreturn, kSigreturn) && is(g.pop_rax_return, kPopRaxReturn);
 }
 
 }  // namespace trapline::target

@@ -13,4 +13,7 @@ namespace trapline::target {
 // What is not found stays 0. Searched: the vDSO, then libc, the loader, and other executable file mappings.
 Gadgets find_gadgets(const Memory& memory, std::span<const Mapping> maps);
 
+// Whether they still are what they were: a library may have been unloaded, a page patched.
+bool still_there(const Memory& memory, const Gadgets& gadgets);
+
 }  // namespace trapline::target

@@ -124,6 +124,32 @@ TEST(Memory, ReadsAndWrites) {
   ::munmap(hidden, 8192);
 }
 
+TEST(Memory, WritesWordByWord) {
+  static unsigned char bytes[64];
+  static const std::uint64_t constant = 5;
+  TestChild child([](Shared& s) {
+    ++s.ready;
+    while (s.stop == 0) ::usleep(100);
+    for (unsigned i = 0; i < sizeof bytes; ++i) {
+      if (bytes[i] != (i >= 3 && i < 3 + 21 ? 0x40 + i : 0)) return 1;
+    }
+    return *const_cast<const volatile std::uint64_t*>(&constant) == 6 ? 0 : 2;
+  });
+  ASSERT_TRUE(child.await_ready());
+  ASSERT_OK(with_calls(child.pid(), [&](RemoteCalls& calls) -> Result<> {
+    TL_TRY_ASSIGN(auto memory, Memory::open(child.pid()));
+    memory.write_by_words();
+    memory.set_stopped_thread(calls.tid());
+    std::array<unsigned char, 21> text{};
+    for (unsigned i = 0; i < text.size(); ++i) text[i] = static_cast<unsigned char>(0x43 + i);
+    TL_TRY(memory.write(RemoteAddr(reinterpret_cast<std::uint64_t>(bytes) + 3), std::as_bytes(std::span(text))));
+    EXPECT_EQ(memory.write_value(RemoteAddr(16), 1).error().os_errno(), EFAULT);
+    return memory.write_value(RemoteAddr(reinterpret_cast<std::uint64_t>(&constant)), std::uint64_t{6});
+  }));
+  child.shared().stop = 1;
+  EXPECT_EQ(child.wait(), 0);
+}
+
 TEST(Arena, SeenOnBothSidesAndRemoved) {
   TestChild child(wait_for_stop);
   ASSERT_TRUE(child.await_ready());
@@ -289,6 +315,29 @@ TEST(CodeRegion, NearTextExecutableAndRemoved) {
   const auto after = read_maps(child.pid());
   ASSERT_TRUE(after);
   EXPECT_EQ(after->size(), maps->size());
+  child.shared().stop = 1;
+  EXPECT_EQ(child.wait(), 0);
+}
+
+TEST(CodeRegion, UnderRefuseExecGain) {
+  TestChild child([](Shared& s) {
+    constexpr int kSetMdwe = 65;
+    if (::prctl(kSetMdwe, 1, 0, 0, 0) != 0) return 77;
+    return wait_for_stop(s);
+  });
+  if (!TestChild::eventually([&] { return child.shared().ready > 0 || ::waitpid(child.pid().value, nullptr, WNOHANG) != 0; }) ||
+      child.shared().ready == 0) {
+    child.taken();
+    GTEST_SKIP() << "no PR_SET_MDWE in this kernel";
+  }
+  ASSERT_OK(with_calls(child.pid(), [&](RemoteCalls& calls) -> Result<> {
+    TL_TRY_ASSIGN(const auto maps, calls.process().maps());
+    const AddressRange text = find_mapping(maps, RemoteAddr(reinterpret_cast<std::uint64_t>(&wait_for_stop)))->range;
+    TL_TRY_ASSIGN(auto region, CodeRegion::allocate(calls, text, 4096));
+    TL_TRY(region.write(calls.process(), 0, std::as_bytes(std::span(kReturn1234))));
+    TL_TRY(ArenaMapping::create(calls, 4096));
+    return region.remove(calls);
+  }));
   child.shared().stop = 1;
   EXPECT_EQ(child.wait(), 0);
 }
@@ -491,6 +540,54 @@ TEST(ThreadPointer, OfASingleThread) {
   const auto pointers = read_thread_pointers(*stopped);
   ASSERT_TRUE(pointers);
   EXPECT_NE(pointers->tid_offset, 0u);
+}
+
+// The tracer dies at any moment of a whole cycle; the target never notices.
+TEST(Mappings, TracerKilledMeanwhile) {
+  TestChild child([](Shared& s) {
+    std::thread other([&s] {
+      ++s.ready;
+      while (s.stop == 0) ++s.counters[1];
+    });
+    const int rc = wait_for_stop(s);
+    other.join();
+    return rc;
+  });
+  ASSERT_TRUE(child.await_ready(2));
+  std::minstd_rand random(7);
+  const auto maps = read_maps(Pid{::getpid()});
+  const AddressRange text = find_mapping(*maps, RemoteAddr(reinterpret_cast<std::uint64_t>(&::qsort)))->range;
+  std::uint64_t rounds = 0;
+  for (int i = 0; i < 60; ++i) {
+    TestChild tracer([&](Shared& s) {
+      ++s.ready;
+      for (;;) {
+        const auto result = with_calls(child.pid(), [&](RemoteCalls& calls) -> Result<> {
+          TL_TRY_ASSIGN(auto arena, ArenaMapping::create(calls, 1 << 16));
+          TL_TRY_ASSIGN(auto region, CodeRegion::allocate(calls, text, 4096));
+          TL_TRY(region.write(calls.process(), 0, std::as_bytes(std::span(kReturn1234))));
+          TL_TRY_ASSIGN(auto page, ForkPage::create(calls));
+          TL_TRY(page.remove(calls));
+          TL_TRY(region.remove(calls));
+          return arena.remove(calls);
+        });
+        if (!result) return 1;
+        ++s.counters[0];
+      }
+    });
+    ASSERT_TRUE(tracer.await_ready());
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 30'000));
+    tracer.kill(SIGKILL);
+    EXPECT_TRUE(WIFSIGNALED(tracer.wait()));
+    rounds += tracer.shared().counters[0];
+    for (const int c : {0, 1}) {
+      const auto count = child.shared().counters[c].load();
+      ASSERT_TRUE(TestChild::eventually([&] { return child.shared().counters[c] > count; }));
+    }
+  }
+  printf("whole cycles of attach, map, unmap, detach: %lu\n", rounds);
+  child.shared().stop = 1;
+  EXPECT_EQ(child.wait(), 0);
 }
 
 TEST(Mappings, TargetKilledMeanwhile) {

@@ -33,7 +33,7 @@ Result<Memory> Memory::open(Pid pid, Tid tid) {
     const int err = errno == ENOENT ? ESRCH : errno;
     return memory_error(pid, "opening", RemoteAddr(0), err);
   }
-  return Memory(pid, tid, std::move(fd));
+  return Memory(pid, std::move(fd));
 }
 
 Result<std::size_t> Memory::read_through_file(RemoteAddr from, std::span<std::byte> to) const {
@@ -53,6 +53,7 @@ Result<std::size_t> Memory::read_through_file(RemoteAddr from, std::span<std::by
 }
 
 Result<std::size_t> Memory::read_some(RemoteAddr from, std::span<std::byte> to) const {
+  if (tid_.value == 0) return read_through_file(from, to);
   std::size_t done = 0;
   while (done < to.size()) {
     const ::iovec local{to.data() + done, to.size() - done};
@@ -89,7 +90,7 @@ Result<> Memory::read_all(std::span<const ReadRequest> requests) const {
       remote.push_back({reinterpret_cast<void*>(r.from.value()), r.to.size()});
       bytes += r.to.size();
     }
-    const ssize_t n =
+    const ssize_t n = tid_.value == 0 ? -1 :
         ::process_vm_readv(tid_.value, local.data(), local.size(), remote.data(), remote.size(), 0);
     if (n < 0 || static_cast<std::size_t>(n) != bytes) {
       for (const ReadRequest& r : batch) TL_TRY(read(r.from, r.to));
@@ -117,12 +118,14 @@ Result<std::string> Memory::read_string(RemoteAddr from, std::size_t limit) cons
 }
 
 Result<> Memory::write(RemoteAddr to, std::span<const std::byte> bytes) {
+  if (by_words_) return poke(to, bytes);
   std::size_t done = 0;
   while (done < bytes.size()) {
     const ssize_t n = ::pwrite(fd_.get(), bytes.data() + done, bytes.size() - done,
                                static_cast<off_t>(to.value() + done));
     if (n < 0 && errno == EINTR) continue;
     if (n == 0) return gone(pid_);
+    if (n < 0 && tid_.value == 0) return memory_error(pid_, "writing", to + done, errno == EIO ? EFAULT : errno);
     if (n < 0) return poke(to + done, bytes.subspan(done));
     done += static_cast<std::size_t>(n);
   }

@@ -1,10 +1,10 @@
 // Reading and writing another process's memory.
 //
-// Reads go through process_vm_readv (many ranges a call; the process may run). What it refuses (pages without
-// read permission) is read through /proc/PID/mem. Writes go through /proc/PID/mem, which also writes to text and
-// to mappings without write permission (private copies are made: the file is never changed); where the kernel's
-// proc_mem.force_override refuses that, word by word with PTRACE_POKEDATA, which needs the thread `tid` to be stopped by the
-// caller.
+// Reads go through /proc/PID/mem, which is bound to one program image for good; while a thread is known to be stopped by the
+// caller (so that its id cannot be used again) through process_vm_readv, which takes many ranges a call. Writes go
+// through /proc/PID/mem, which also writes to text and to mappings without write permission (private copies are made: the
+// file is never changed); where the kernel's proc_mem.force_override refuses that, word by word with PTRACE_POKEDATA, which
+// needs the stopped thread.
 //
 // A Memory belongs to one program image: after exec open another. An image that is gone gives kTargetGone; an address
 // that is not mapped gives kOs with EFAULT or EIO.
@@ -61,17 +61,20 @@ class Memory {
     return write(to, std::as_bytes(std::span(&value, 1)));
   }
 
-  // The stopped thread that PTRACE_POKEDATA may go through.
+  // A thread in a ptrace stop of the calling thread; {}: none any more.
   void set_stopped_thread(Tid tid) { tid_ = tid; }
+  // Tests only: as if /proc/PID/mem could not be written.
+  void write_by_words() { by_words_ = true; }
 
  private:
-  Memory(Pid pid, Tid tid, Fd fd) : pid_(pid), tid_(tid), fd_(std::move(fd)) {}
+  Memory(Pid pid, Fd fd) : pid_(pid), fd_(std::move(fd)) {}
   Result<std::size_t> read_through_file(RemoteAddr from, std::span<std::byte> to) const;
   Result<> poke(RemoteAddr to, std::span<const std::byte> bytes);
 
   Pid pid_;
-  Tid tid_;
+  Tid tid_{};  // stopped; 0: none
   Fd fd_;
+  bool by_words_ = false;
 };
 
 }  // namespace trapline::target

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
@@ -155,6 +156,34 @@ TEST(Traceable, AlreadyTraced) {
   ASSERT_TRUE(attachment);
   expect_refused(child.pid(), ErrorCode::kPermission,
                  "already traced by process " + std::to_string(::getpid()) + " (target_test");
+}
+
+TEST(Traceable, ThirtyTwoBitProcess) {
+  // A whole 32-bit program: pause() in a loop.
+  constexpr unsigned char kProgram[] = {
+      0x7f, 'E', 'L', 'F', 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 3, 0, 1, 0, 0, 0, 0x54, 0x80, 4, 8, 0x34, 0, 0, 0,
+      0, 0, 0, 0, 0, 0, 0, 0, 0x34, 0, 0x20, 0, 1, 0, 0, 0, 0, 0, 0, 0,                                      // header
+      1, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 4, 8, 0, 0x80, 4, 8, 0x5d, 0, 0, 0, 0x5d, 0, 0, 0, 5, 0, 0, 0, 0, 0x10, 0, 0,  // segment
+      0xb8, 29, 0, 0, 0, 0xcd, 0x80, 0xeb, 0xf7};
+  char name[] = "/tmp/trapline_elf32_XXXXXX";
+  const int fd = ::mkstemp(name);
+  ASSERT_EQ(::write(fd, kProgram, sizeof kProgram), static_cast<ssize_t>(sizeof kProgram));
+  ::fchmod(fd, 0755);
+  ::close(fd);
+  TestChild child([&](Shared& s) {
+    ++s.ready;
+    ::execl(name, name, nullptr);
+    return 77;
+  });
+  ASSERT_TRUE(child.await_ready());
+  TestChild::eventually([&] {
+    const auto path = executable_path(child.pid());
+    return !path || *path == name;
+  });
+  const auto path = executable_path(child.pid());
+  ::unlink(name);
+  if (!path || *path != name) GTEST_SKIP() << "this kernel does not run 32-bit programs";
+  expect_refused(child.pid(), ErrorCode::kUnsupported, "32-bit process: not supported");
 }
 
 TEST(Traceable, AnotherUser) {

@@ -50,6 +50,15 @@ bool in_rseq_section(const Memory& memory, Tid tid, RemoteAddr pc) {
   return !s || pc.value() - s->start < s->length;
 }
 
+enum class SyscallStop : std::uint8_t { kEntry = 1, kExit = 2 };  // PTRACE_SYSCALL_INFO_*
+
+// A kernel before 5.3 does not tell; there the stops alternate.
+bool is_stop(Tid tid, SyscallStop wanted) {
+  ::__ptrace_syscall_info info{};
+  if (::ptrace(PTRACE_GET_SYSCALL_INFO, tid.value, sizeof info, &info) <= 0) return true;
+  return info.op == static_cast<std::uint8_t>(wanted);
+}
+
 }  // namespace
 
 struct RemoteCalls::State {
@@ -66,7 +75,7 @@ struct RemoteCalls::State {
   Result<> choose_thread();
   Result<> leave_rseq(StoppedThread& t);
   Result<> enter(long number, const std::array<std::uint64_t, 6>& args);
-  Result<> run_to_syscall_stop(Clock::time_point deadline);
+  Result<> run_to_syscall_stop(SyscallStop wanted, Clock::time_point deadline);
   Result<> recover();
   Result<> restop();
   Result<> put_back();
@@ -126,7 +135,9 @@ Result<> RemoteCalls::State::prepare() {
   Tracees& tracees = process->tracees();
   process->memory().set_stopped_thread(thread.tid);
   TL_TRY_ASSIGN(const auto maps, process->maps());
-  if (!tracees.gadgets) tracees.gadgets = find_gadgets(process->memory(), maps);
+  if (!tracees.gadgets || !still_there(process->memory(), *tracees.gadgets)) {
+    tracees.gadgets = find_gadgets(process->memory(), maps);
+  }
   syscall = tracees.gadgets->syscall;
   if (syscall.value() == 0) {
     return Error(ErrorCode::kUnsupported, "process " + std::to_string(process->pid().value) +
@@ -143,12 +154,6 @@ Result<> RemoteCalls::State::prepare() {
   if (net) {
     syscall = net->syscall;
     stack_pointer = net->stack_pointer;
-  }
-  // The instruction is where it was: libraries may have been unloaded since.
-  const auto bytes = process->memory().read_value<std::uint16_t>(syscall);
-  if (!bytes || *bytes != 0x050f) {
-    tracees.gadgets.reset();
-    return Error(ErrorCode::kTimeout, "the program's libraries changed meanwhile: try again");
   }
   return {};
 }
@@ -179,7 +184,7 @@ Result<> RemoteCalls::State::enter(long number, const std::array<std::uint64_t, 
 }
 
 // SIGSTOP cannot be blocked, and a group-stop reports itself once more: both are answered by going on.
-Result<> RemoteCalls::State::run_to_syscall_stop(Clock::time_point deadline) {
+Result<> RemoteCalls::State::run_to_syscall_stop(SyscallStop wanted, Clock::time_point deadline) {
   Tracees& tracees = process->tracees();
   int signal = 0;
   for (;;) {
@@ -188,8 +193,8 @@ Result<> RemoteCalls::State::run_to_syscall_stop(Clock::time_point deadline) {
     }
     TL_TRY_ASSIGN(const int status, tracees.wait_for(thread.tid, deadline));
     const int event = status >> 16;
-    if (event == 0 && WSTOPSIG(status) == kSyscallStop) return {};
-    signal = event == 0 ? WSTOPSIG(status) : 0;
+    if (event == 0 && WSTOPSIG(status) == kSyscallStop && is_stop(thread.tid, wanted)) return {};
+    signal = event == 0 && WSTOPSIG(status) != kSyscallStop ? WSTOPSIG(status) : 0;
   }
 }
 
@@ -243,8 +248,8 @@ Result<std::uint64_t> RemoteCalls::run(std::string_view what, long number, const
   if (const auto allowed = s.gate.check(number, args, s.syscall + 2); !allowed) return allowed.error().within(doing());
   const auto deadline = Clock::now() + kCallTimeout;
   auto done = s.enter(number, args);
-  if (done) done = s.run_to_syscall_stop(deadline);  // entry
-  if (done) done = s.run_to_syscall_stop(deadline);  // exit
+  if (done) done = s.run_to_syscall_stop(SyscallStop::kEntry, deadline);
+  if (done) done = s.run_to_syscall_stop(SyscallStop::kExit, deadline);
   if (!done) {
     if (done.error().code() != ErrorCode::kTargetGone) (void)s.recover();
     return done.error().within(doing());

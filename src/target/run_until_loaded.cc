@@ -87,6 +87,7 @@ Result<> EntryRun::set() {
   TL_TRY_ASSIGN(original_, memory->read_value<std::byte>(entry_));
   TL_TRY(tracees_.set_options(tid, PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK));
   TL_TRY(memory->write_value(entry_, kInt3));
+  memory->set_stopped_thread({});
   set_ = true;
   const std::uint64_t open_mask = mask_ & ~kSigtrapBit;
   if (open_mask != mask_) ::ptrace(PTRACE_SETSIGMASK, tid.value, sizeof open_mask, &open_mask);
@@ -98,7 +99,9 @@ Result<> EntryRun::clear() {
   set_ = false;
   TL_TRY_ASSIGN(Memory * memory, tracees_.open_memory());
   memory->set_stopped_thread(Tid{tracees_.pid.value});
-  return memory->write_value(entry_, original_);
+  auto written = memory->write_value(entry_, original_);
+  memory->set_stopped_thread({});
+  return written;
 }
 
 // In threads and children that were made while SIGTRAP was unblocked.

@@ -74,6 +74,7 @@ Result<> StoppedProcess::resume() {
   TL_CHECK(tracees_ != nullptr);
   Tracees& t = *std::exchange(tracees_, nullptr);
   t.check_owner();
+  if (t.memory) t.memory->set_stopped_thread({});
   t.resume_all();
   priority_.reset();
   return {};
@@ -83,6 +84,7 @@ Result<> StoppedProcess::detach() {
   TL_CHECK(tracees_ != nullptr);
   Tracees& t = *std::exchange(tracees_, nullptr);
   t.check_owner();
+  if (t.memory) t.memory->set_stopped_thread({});
   auto done = t.detach_stopped(Clock::now() + std::chrono::seconds(1));
   priority_.reset();
   return done;

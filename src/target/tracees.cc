@@ -171,6 +171,7 @@ void Tracees::release_held(Tracee& t) {
     const auto reader = open_memory();
     if (registers && reader && registers->pc() == t.trap_pc) undo_int3(**reader, t.tid);
     t.trap_pc = {};
+    std::erase_if(events, [&](const Event& e) { return e.kind == Event::Kind::kTrap && e.tid == t.tid; });
   }
   go_on(t, 0, Purpose::kStop);
 }

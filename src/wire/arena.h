@@ -66,10 +66,12 @@ struct alignas(64) Header {
   // Where a thread's processor number (rseq's cpu_id) lies, from its thread pointer on; 0: unknown, a slower way is
   // taken. glibc from 2.35 on: the variable __rseq_offset, + 4; or PTRACE_GET_RSEQ_CONFIGURATION's pointer - fs + 4.
   int32_t cpu_offset;
-  uint32_t reserved1;
+  uint32_t reserved1;  // always 0: bodies take it as an empty string
 
   alignas(64) uint32_t state;
-  uint32_t reserved0;
+  // A futex: the id of a thread that is about to execute another program and waits (a moment) for the tracer, which
+  // writes 0 and wakes it.
+  uint32_t exec_request;
   uint64_t epoch;  // starts at 2; 0 is never used
 
   // The free chunks: a stack of indices, linked by Chunk::next. Low half: index + 1, 0 for none; high half: a tag

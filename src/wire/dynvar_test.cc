@@ -78,7 +78,9 @@ TEST(Dynvar, AgreesWithAMap) {
         uint64_t loaded = 0;
         const auto result = dynvar_load(*table, key, &loaded, DynvarForm::kBytes);
         ASSERT_EQ(result, in_model == model.end() ? DynvarResult::kAbsent : DynvarResult::kDone);
-        if (in_model != model.end()) ASSERT_EQ(loaded, in_model->second);
+        if (in_model != model.end()) {
+          ASSERT_EQ(loaded, in_model->second);
+        }
       }
     }
   }

@@ -8,6 +8,8 @@
 #include "target.h"
 
 static volatile long sink;
+static volatile long
+    entered;  // counted first in each, so that no call is among the first five bytes
 static long caught, rethrown, jumped;
 static std::jmp_buf place;
 
@@ -19,11 +21,13 @@ extern "C" PROBED void throw_inner(long i) {
   if (i >= 0) throw std::runtime_error("thrown");
 }
 extern "C" PROBED void throw_middle(long i) {
+  entered = entered + 1;
   Guard guard;
   throw_inner(i);
   sink = sink + 2;
 }
 extern "C" PROBED void throw_outer(long i) {
+  entered = entered + 1;
   try {
     throw_middle(i);
     sink = sink + 3;
@@ -37,14 +41,17 @@ extern "C" PROBED void jump_inner(long i) {
   if (i >= 0) std::longjmp(place, 1);
 }
 extern "C" PROBED void jump_middle(long i) {
+  entered = entered + 1;
   jump_inner(i);
   sink = sink + 4;
 }
 extern "C" PROBED void jump_outer(long i) {
+  entered = entered + 1;
   jump_middle(i);
   sink = sink + 5;
 }
 extern "C" PROBED void catch_one(long i) {
+  entered = entered + 1;
   try {
     throw_outer(i);
   } catch (const std::exception& e) {
@@ -52,6 +59,7 @@ extern "C" PROBED void catch_one(long i) {
   }
 }
 extern "C" PROBED void land_one(long i) {
+  entered = entered + 1;
   if (setjmp(place) == 0) {
     jump_outer(i);
   } else {

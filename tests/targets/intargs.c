@@ -4,14 +4,15 @@
 #include "target.h"
 
 static volatile long sink;
+static volatile int zero;  // makes room for a jump before the return
 PROBED void take_int(int v) { sink += v; }
 PROBED void take_long(long v) { sink += v; }
 PROBED void take_many(signed char a, short b, unsigned c, long d, unsigned char e, int f, int g,
                       long h, int i, long j) {
   sink += a + b + (long)c + d + e + f + g + h + i + j;
 }
-PROBED int give_int(int v) { return v; }
-PROBED signed char give_char(int v) { return (signed char)v; }
+PROBED int give_int(int v) { return v + zero; }
+PROBED signed char give_char(int v) { return (signed char)(v + zero); }
 
 int main(int argc, char** argv) {
   static const int kValues[] = {-5, 0, 1, 8};

@@ -26,7 +26,7 @@ Places places_of(session::Session& session) {
       const LoadBias bias = session.tracee(t).modules().module(module.module).bias;
       for (const isa::SitePlan& site : module.sites) {
         for (const isa::PlannedPoint& point : site.points) {
-          const probes::PointUse& use = plans.uses[point.tag];
+          const probes::PointUse& use = plans.uses[point.tag];  // a rendezvous's is no probe's
           places.emplace(use.probe,
                          fmt::format("inline: +{:#x} ({:#x}), {}-byte jump over {} bytes at {:#x}", use.offset,
                                      bias.to_remote(site.site + point.offset).value(), site.patch_size,

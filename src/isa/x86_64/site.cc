@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "isa/x86_64/relocate.h"
@@ -250,8 +251,8 @@ void merge(SitePlan& a, const SitePlan& b) {
 
 // Entry points come before others at the same instruction: a function may consist of a ret alone.
 void sort_points(SitePlan& plan) {
-  std::ranges::stable_sort(plan.points, {}, [](const PlannedPoint& p) {
-    return std::pair(p.offset, p.kind != PointKind::kEntry);
+  std::ranges::sort(plan.points, {}, [](const PlannedPoint& p) {
+    return std::tuple(p.offset, p.kind != PointKind::kEntry, p.tag);
   });
 }
 
@@ -262,7 +263,8 @@ struct Candidate {
 
 // Merges windows that meet, in order of address; one that cannot be merged gives its points up.
 void merge_windows(std::vector<Candidate> candidates, SiteSet& out) {
-  std::ranges::stable_sort(candidates, {}, [](const Candidate& c) { return c.plan.site; });
+  std::ranges::sort(candidates, {},
+                    [](const Candidate& c) { return std::pair(c.plan.site, c.requests.front()); });
   for (Candidate& c : candidates) {
     SitePlan* last = out.sites.empty() ? nullptr : &out.sites.back();
     if (last == nullptr || c.plan.site >= last->site + last->window_size) {

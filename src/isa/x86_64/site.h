@@ -66,7 +66,7 @@ struct SitePlan {
   bool covers_endbr = false;
   std::vector<std::byte> original;  // window_size bytes, to be compared with memory before patching
   std::vector<Instruction> displaced;  // by address (link addresses)
-  std::vector<PlannedPoint> points;    // by offset, entry points first
+  std::vector<PlannedPoint> points;    // by offset, entry points first, then by tag
 };
 
 enum class Refusal : std::uint8_t {
