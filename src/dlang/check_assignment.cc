@@ -52,9 +52,12 @@ NodePtr Checker::check_plain_assign(const Assign& assign, NodePtr target, NodePt
   if (is_untyped(*target)) {
     const TypeKind kind = types_.kind(value->type);
     target->type = value->type;
+    if (kind == TypeKind::kVoid || kind == TypeKind::kDynamic) {
+      target->symbol->poisoned = true;
+      return fail("OP_INCOMPAT", assign.range, "a value of type " + name_of(*value) + " cannot be assigned");
+    }
     // A value that cannot be kept leaves the variable without a type.
-    if (kind == TypeKind::kVoid || kind == TypeKind::kDynamic || kind == TypeKind::kArray ||
-        kind == TypeKind::kFunction) {
+    if (kind == TypeKind::kArray || kind == TypeKind::kFunction) {
       target->symbol->poisoned = true;
     } else {
       target->symbol->type = value->type;

@@ -449,8 +449,8 @@ bool Checker::verify_printa_keys(const Node& first, const Node& other) {
   const auto& b = *other.symbol->keys;
   if (a.size() != b.size()) {
     report("PRINTA_AGGKEY", other.range,
-           "@" + first.symbol->name + " has " + std::to_string(a.size()) + " keys, @" + other.symbol->name + " has " +
-               std::to_string(b.size()) + "; printa() can join those with the same keys only");
+           "printa() can join aggregations with the same keys only: @" + first.symbol->name + " has " +
+               std::to_string(a.size()) + ", @" + other.symbol->name + " has " + std::to_string(b.size()));
     return false;
   }
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -515,15 +515,15 @@ bool Checker::verify_format(Node& node, std::span<const Node* const> arguments, 
     if (accepts(part, type, types_, settings_.has_target)) continue;
     const Conversion* conversion = find_conversion(name);
     report("PRINTF_ARG_TYPE", where,
-           number + " of " + function + " prints " +
+           number + " of " + function + " is for " +
                (conversion != nullptr ? std::string(conversion->prototype) : std::string()) + "; this is of type " +
                name_of(type));
     return false;
   }
   if (aggregation == nullptr && next < arguments.size()) {
     report("PRINTF_ARG_EXTRA", arguments[next]->range,
-           "the format of " + function + " uses " + std::to_string(next) + " arguments, not " +
-               std::to_string(arguments.size()));
+           function + " has more arguments (" + std::to_string(arguments.size()) + ") than its format uses (" +
+               std::to_string(next) + ")");
     return false;
   }
   node.format = std::make_shared<const std::vector<FormatPart>>(std::move(*parsed));

@@ -5,25 +5,26 @@
 #include <map>
 #include <set>
 
+#include "isa/x86_64/relocate.h"
 #include "probes/module_code.h"
 
 namespace trapline::probes {
 
 namespace {
 
-// Callers of an exported function of compiled code in a shared object know nothing of it but the ABI. Elsewhere the
-// compiler may have told a caller which registers its callee leaves alone (gcc's -fipa-ra).
-isa::Boundary boundary_of(const symbols::Module& module, const symbols::Symbol& symbol) {
+// Whether callers that the compiler did not see together with the function may exist: those know nothing of it but the
+// ABI. A program's own functions are seen by all its callers.
+isa::Linkage linkage_of(const symbols::Module& module, const symbols::Symbol& symbol) {
   const bool exported = symbol.binding != symbols::SymbolBinding::kLocal && !symbol.hidden &&
                         symbol.kind == symbols::SymbolKind::kFunction && symbol.clone == symbols::CloneKind::kNone;
   const bool library = module.role == symbols::ModuleRole::kLibrary;
-  return exported && library ? isa::Boundary::kAbi : isa::Boundary::kUnknown;
+  return exported && library ? isa::Linkage::kExported : isa::Linkage::kLocal;
 }
 
 class ModulePlanner {
  public:
-  ModulePlanner(ModuleCache& modules, std::size_t index, SitePlans& plans)
-      : modules_(modules), index_(index), plans_(plans) {}
+  ModulePlanner(ModuleCache& modules, std::size_t index, SitePlans& plans, ShadowStack shadow_stack)
+      : modules_(modules), index_(index), plans_(plans), shadow_stack_(shadow_stack) {}
 
   void plan(std::span<const WantedProbe* const> wanted) {
     const symbols::Module& module = modules_.module(index_);
@@ -39,8 +40,8 @@ class ModulePlanner {
     const auto code = read_module_code(module, **table, modules_.code_facts(index_));
     std::vector<isa::PointRequest> points;
     for (const WantedProbe* probe : wanted) add_points(*code, **table, *probe, points);
-    isa::SiteSet set = isa::plan_sites(*code, points);
-    while (drop_incomplete(set, points)) set = isa::plan_sites(*code, points);
+    isa::SiteSet set = plan_points(*code, points);
+    while (drop_incomplete(set, points)) set = plan_points(*code, points);
     if (!set.sites.empty()) plans_.modules.push_back({index_, std::move(set.sites)});
   }
 
@@ -49,7 +50,8 @@ class ModulePlanner {
                   std::vector<isa::PointRequest>& points) {
     for (const symbols::Symbol& place : wanted.function->places) {
       const isa::FunctionCode& function = analyzed(code, table, place);
-      const isa::Boundary boundary = boundary_of(modules_.module(index_), place);
+      const isa::Boundary boundary =
+          isa::boundary_of(code, function, linkage_of(modules_.module(index_), place));
       if (wanted.kind == PointKind::kEntry) {
         add(isa::entry_point(function, next_tag()), wanted.probe, place, boundary, points);
         continue;
@@ -68,6 +70,22 @@ class ModulePlanner {
         add(point, wanted.probe, place, boundary, points);
       }
     }
+  }
+
+  // A relocated call pushes its return address as data, which a shadow stack does not see.
+  isa::SiteSet plan_points(const isa::ModuleCode& code, std::span<const isa::PointRequest> points) const {
+    isa::SiteSet set = isa::plan_sites(code, points);
+    if (shadow_stack_ == ShadowStack::kNo) return set;
+    const auto ends_in_call = [](const isa::SitePlan& site) { return isa::is_relocatable_call(site.displaced.back()); };
+    for (const isa::SitePlan& site : set.sites) {
+      if (!ends_in_call(site)) continue;
+      for (const isa::PlannedPoint& planned : site.points) {
+        const auto point = std::ranges::find(points, planned.tag, &isa::PointRequest::tag);
+        set.refused.push_back({*point, isa::Refusal::kCall, site.site, "the process has a shadow stack"});
+      }
+    }
+    std::erase_if(set.sites, ends_in_call);
+    return set;
   }
 
   // A return probe that misses one of its exits would count too few: it is refused as a whole. True: points were
@@ -122,6 +140,7 @@ class ModulePlanner {
   ModuleCache& modules_;
   std::size_t index_;
   SitePlans& plans_;
+  ShadowStack shadow_stack_;
   std::set<std::uint32_t> incomplete_;  // probes of which some place is refused
   std::deque<isa::FunctionCode> store_;
   std::map<std::uint64_t, const isa::FunctionCode*> functions_;
@@ -135,11 +154,11 @@ std::size_t SitePlans::site_count() const {
   return count;
 }
 
-SitePlans plan_probes(ModuleCache& modules, std::span<const WantedProbe> wanted) {
+SitePlans plan_probes(ModuleCache& modules, std::span<const WantedProbe> wanted, ShadowStack shadow_stack) {
   SitePlans plans;
   std::map<std::size_t, std::vector<const WantedProbe*>> by_module;
   for (const WantedProbe& probe : wanted) by_module[probe.function->module].push_back(&probe);
-  for (const auto& [module, probes] : by_module) ModulePlanner(modules, module, plans).plan(probes);
+  for (const auto& [module, probes] : by_module) ModulePlanner(modules, module, plans, shadow_stack).plan(probes);
   return plans;
 }
 

@@ -54,6 +54,8 @@ struct SitePlans {
   std::size_t site_count() const;
 };
 
-SitePlans plan_probes(ModuleCache& modules, std::span<const WantedProbe> wanted);
+enum class ShadowStack : std::uint8_t { kNo, kYes };
+
+SitePlans plan_probes(ModuleCache& modules, std::span<const WantedProbe> wanted, ShadowStack shadow_stack);
 
 }  // namespace trapline::probes

@@ -67,7 +67,8 @@ Result<> Session::plan(std::size_t index) {
   Target& target = targets_[index];
   const auto status = target::read_status(target.tracee.pid());
   const bool free = status && status->seccomp == 0;
-  target.sites = plan_sites(probes_, index, target.tracee.modules(), free ? Rendezvous::kInclude : Rendezvous::kLeaveOut);
+  target.sites = plan_sites(probes_, index, target.tracee.modules(), free ? Rendezvous::kInclude : Rendezvous::kLeaveOut,
+                            status && status->shadow_stack ? probes::ShadowStack::kYes : probes::ShadowStack::kNo);
   return {};
 }
 

@@ -127,7 +127,7 @@ std::uint32_t append_rendezvous(codegen::ObjectCode& object, std::vector<isa::Of
 }  // namespace
 
 SitesOfTarget plan_sites(std::span<const EnabledProbe> probes, std::size_t target, probes::ModuleCache& modules,
-                         Rendezvous rendezvous) {
+                         Rendezvous rendezvous, probes::ShadowStack shadow_stack) {
   SitesOfTarget sites;
   sites.rendezvous_probe = static_cast<std::uint32_t>(probes.size());
   std::vector<probes::WantedProbe> wanted;
@@ -140,7 +140,7 @@ SitesOfTarget plan_sites(std::span<const EnabledProbe> probes, std::size_t targe
       wanted.push_back({sites.rendezvous_probe, &function, probes::PointKind::kEntry});
     }
   }
-  sites.plans = probes::plan_probes(modules, wanted);
+  sites.plans = probes::plan_probes(modules, wanted, shadow_stack);
   const std::size_t refused = std::erase_if(sites.plans.refused, [&](const probes::RefusedPlace& place) {
     return place.probe == sites.rendezvous_probe;
   });

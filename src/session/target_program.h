@@ -57,7 +57,7 @@ enum class Rendezvous : std::uint8_t { kLeaveOut, kInclude };
 
 // Plans the sites of process number `target`. `probes` are all of the session's.
 SitesOfTarget plan_sites(std::span<const EnabledProbe> probes, std::size_t target, probes::ModuleCache& modules,
-                         Rendezvous rendezvous);
+                         Rendezvous rendezvous, probes::ShadowStack shadow_stack);
 
 // Lays out, compiles and verifies. `threads`: how many the process has. Errors: kUnsupported (a body that cannot be
 // compiled, sizes beyond the limits), kInternal.

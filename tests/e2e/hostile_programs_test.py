@@ -53,6 +53,7 @@ def main():
             file.write(script)
         done = harness.trace("-q", "-s", path, timeout=60)
         if done.returncode is None:
+            print(f"  that was: {name}")
             continue
         harness.expect(done.returncode in right,
                        f"{name}: exit status {done.returncode}, not {right}\n{done.stderr[:300].decode(errors='replace')}")

@@ -10,6 +10,7 @@ nobody traces the target or has left it stopped, and no process stays behind. St
 
 import argparse
 import difflib
+import errno
 import os
 import pathlib
 import re
@@ -129,8 +130,13 @@ class Run:
             return
         words = shlex.split(self.place.substitute(line, None))
         program = words[0] if "/" in words[0] else self.place.program(os.path.join(self.options.targets, words[0]))
-        self.target = processes.Child(self.watch, "target", [program, *words[1:]], user=self.place.user,
-                                      cwd=self.place.folder)
+        try:
+            self.target = processes.Child(self.watch, "target", [program, *words[1:]], user=self.place.user,
+                                          cwd=self.place.folder)
+        except OSError as error:
+            if error.errno == errno.ENOEXEC:
+                raise Skipped(f"this kernel does not run {words[0]}") from error
+            raise
         if not self.watch.until(lambda: b"ready\n" in self.target.out, self.deadline):
             raise Failed("the target never said ready")
         if self.scenario.one("TARGET_STOP"):

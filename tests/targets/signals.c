@@ -1,6 +1,6 @@
-// signals [--wait] [N]: a timer's signal handler calls probed() as fast as it may, while the main
-// thread calls it too, until the main thread has done so N times: bodies get interrupted by bodies.
-// Prints both counts and their sum.
+// signals [--wait] [N [US]]: the handler of a timer that rings every US (50) microseconds calls
+// probed(), while the main thread calls it too, until the main thread has done so N times: bodies
+// get interrupted by bodies. Prints both counts and their sum.
 
 #include <sys/time.h>
 
@@ -24,8 +24,9 @@ static void on_signal(int number) {
 int main(int argc, char** argv) {
   start(&argc, &argv);
   const long n = number_argument(argc, argv, 1, 20000000);
+  const long every = number_argument(argc, argv, 2, 50);
   struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-  struct itimerval often = {{0, 50}, {0, 50}}, never = {{0, 0}, {0, 0}};
+  struct itimerval often = {{0, every}, {0, every}}, never = {{0, 0}, {0, 0}};
   sigaction(SIGALRM, &action, NULL);
   setitimer(ITIMER_REAL, &often, NULL);
   for (long i = 0; i < n; ++i) probed(i);

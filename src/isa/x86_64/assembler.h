@@ -34,6 +34,8 @@ class Assembler {
   // Overwrites 4 bytes at `at` so that a rel32 there leads to offset `target`.
   void patch_rel32(std::size_t at, std::size_t target);
 
+  void replace(std::size_t at, std::byte value) { code_.at(at) = value; }
+
   std::span<const std::byte> code() const { return code_; }
   std::vector<std::byte> take() { return std::move(code_); }
 

@@ -40,7 +40,7 @@ class Encoder {
   Result<Trampoline> run() {
     TL_TRY(check_points());
     for (std::size_t n = 0; n < plan_.displaced.size(); ++n) TL_TRY(displaced(n));
-    if (!plan_.displaced.back().ends_flow()) {
+    if (!plan_.displaced.back().ends_flow() && !is_relocatable_call(plan_.displaced.back())) {
       out_.jump(request_.bias.to_remote(plan_.site + plan_.code_size));
     }
     relocator_.finish();

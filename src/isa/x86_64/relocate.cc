@@ -52,6 +52,13 @@ std::optional<Refusal> unrelocatable(const Instruction& instruction) {
   return std::nullopt;
 }
 
+bool is_relocatable_call(const Instruction& instruction) {
+  if (instruction.operand_prefix || instruction.eip_relative) return false;
+  if (instruction.kind == Kind::kCallDirect) return instruction.relative_size == 4;
+  constexpr std::uint8_t kRsp = 4;
+  return instruction.kind == Kind::kCallIndirect && instruction.memory.base != kRsp && instruction.reg0 != kRsp;
+}
+
 bool in_reach(const SitePlan& plan, LoadBias bias, RemoteAddr trampoline, std::uint64_t slack) {
   const std::uint64_t site = bias.to_remote(plan.site).value();
   if (plan.form != SiteForm::kTrap && !fits32(site, trampoline.value(), slack)) return false;
@@ -132,9 +139,34 @@ Result<> Relocator::emit_plain(const Instruction& i) {
   return {};
 }
 
+// What a call does, but for where it is called from: push the address behind the original one, jump to the callee.
+Result<> Relocator::emit_call(const Instruction& i) {
+  const std::uint64_t back = bias_.to_remote(LinkAddr(i.end())).value();
+  out_.bytes({0x48, 0x8d, 0x64, 0x24, 0xf8, 0xc7, 0x04, 0x24});
+  out_.u32(static_cast<std::uint32_t>(back));
+  out_.bytes({0xc7, 0x44, 0x24, 0x04});
+  out_.u32(static_cast<std::uint32_t>(back >> 32));
+  if (i.kind == Kind::kCallDirect) {
+    jump_to(bias_.to_remote(LinkAddr(i.target)));
+    return {};
+  }
+  // ff /2 (call) becomes ff /4 (jmp): the ModRM byte follows the opcode, which follows the prefixes.
+  const std::size_t start = out_.offset();
+  TL_TRY(emit_plain(i));
+  const auto original = original_bytes(i);
+  std::size_t opcode = 0;
+  while (opcode + 1 < original.size() && original[opcode] != std::byte{0xff}) ++opcode;
+  if (opcode + 1 >= original.size() || (original[opcode + 1] & std::byte{0x38}) != std::byte{0x10}) {
+    return Error(ErrorCode::kUnsupported, std::string(to_text(Refusal::kCall)));
+  }
+  out_.replace(start + opcode + 1, (original[opcode + 1] & std::byte{0xc7}) | std::byte{0x20});
+  return {};
+}
+
 Result<> Relocator::emit(std::size_t index) {
   const Instruction& i = plan_.displaced[index];
   if (marks_[index] == kUnmarked) mark(index);
+  if (index + 1 == plan_.displaced.size() && is_relocatable_call(i)) return emit_call(i);
   if (const auto reason = unrelocatable(i)) {
     return Error(ErrorCode::kUnsupported, std::string(to_text(*reason)));
   }

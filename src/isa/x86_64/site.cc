@@ -120,7 +120,12 @@ class Planner {
         return refuse(Refusal::kTooShort, w.code_end);
       }
       const Instruction& i = code_[n];
-      if (const auto reason = unrelocatable(i)) return refuse(*reason, LinkAddr(i.address));
+      // A call may end a window: it returns to what follows the window.
+      const bool ends_in_call =
+          is_relocatable_call(i) && n >= last && i.end() - w.begin.value() >= kJumpSize;
+      if (const auto reason = unrelocatable(i); reason && !ends_in_call) {
+        return refuse(*reason, LinkAddr(i.address));
+      }
       w.code_end = LinkAddr(i.end());
       ++w.count;
       if (n >= last && (w.code_end - w.begin >= kJumpSize || i.ends_flow())) break;

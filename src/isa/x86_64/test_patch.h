@@ -16,6 +16,19 @@
 
 namespace trapline::isa {
 
+// A sanitizer's runtime lives in the libraries that would be patched.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 // What a counting body writes; r10 points to it.
 struct alignas(64) Counter {
   std::uint64_t hits = 0;
