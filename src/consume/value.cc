@@ -24,7 +24,7 @@ Value decode_field(const plan::Field& field, std::span<const std::byte> payload)
   const auto bytes = payload.subspan(start, have);
   if (field.type.kind == plan::ValueKind::kInteger) {
     std::uint64_t raw = 0;
-    std::memcpy(&raw, bytes.data(), std::min<std::size_t>(bytes.size(), 8));
+    if (!bytes.empty()) std::memcpy(&raw, bytes.data(), std::min<std::size_t>(bytes.size(), 8));
     out.integer = extend(raw, field.type);
     return out;
   }

@@ -3,7 +3,9 @@
 #include <time.h>
 #include <x86intrin.h>
 
+#include <fstream>
 #include <limits>
+#include <string>
 
 namespace trapline::session {
 
@@ -44,6 +46,14 @@ Clock::Reading Clock::read_both() {
 
 Clock::Clock() : first_(read_both()) {}
 
+// The kernel keeps time by the counter, directly or through a hypervisor's page, only if it trusts it.
+bool Clock::counter_is_trusted() {
+  std::ifstream source("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+  std::string name;
+  source >> name;
+  return name == "tsc" || name == "kvm-clock" || name.starts_with("hyperv");
+}
+
 void Clock::calibrate(wire::Header& header) {
   if (!calibrated_) {
     Reading second = read_both();
@@ -57,7 +67,7 @@ void Clock::calibrate(wire::Header& header) {
   }
   header.tsc_base = first_.tsc;
   header.ns_base = first_.ns;
-  header.tsc_mult = mult_;
+  header.tsc_mult = counter_is_trusted() ? mult_ : 0;
   header.tsc_shift = kShift;
   header.wall_offset = wall_ns() - monotonic_ns();
 }

@@ -23,6 +23,8 @@ class Clock {
   // After calibrate(): CLOCK_MONOTONIC nanoseconds of a counter value.
   std::uint64_t to_ns(std::uint64_t tsc) const;
 
+  // False: bodies are to ask the kernel instead (Header::tsc_mult is 0 then).
+  static bool counter_is_trusted();
   static std::uint64_t read_tsc();
   static std::uint64_t monotonic_ns();
   static std::uint64_t wall_ns();

@@ -9,7 +9,7 @@ TEST(Clock, AgreesWithTheKernelsClock) {
   Clock clock;
   wire::Header header{};
   clock.calibrate(header);
-  EXPECT_NE(header.tsc_mult, 0u);
+  EXPECT_EQ(header.tsc_mult != 0, Clock::counter_is_trusted());
   const std::uint64_t before = Clock::monotonic_ns();
   const std::uint64_t ours = clock.to_ns(Clock::read_tsc());
   const std::uint64_t after = Clock::monotonic_ns();

@@ -153,6 +153,7 @@ Result<> Session::reserve(std::size_t index) {
   auto* header = reinterpret_cast<wire::Header*>(arena.data());
   target.tracee.fill_header(*header);
   clock_.calibrate(*header);
+  if (!target.tracee.reads_counter()) header->tsc_mult = 0;
   bind_addresses(*target.program, target.tracee.arena_address(), target.tracee.alive_address());
   TL_TRY_ASSIGN(consume::Drainer drainer, consume::Drainer::create(arena, target.program->layout, program_));
   target.drainer.emplace(std::move(drainer));
@@ -287,11 +288,13 @@ Result<> Session::run_ticks() {
 
 Result<> Session::drain(consume::DrainKind kind) {
   std::vector<consume::Record> records;
-  const std::uint64_t horizon = Clock::read_tsc();
+  const std::uint64_t counter = Clock::read_tsc();
+  const std::uint64_t ns = Clock::monotonic_ns();
   consume::Drops fresh;
   for (Target& target : targets_) {
     if (!target.drainer) continue;
     const bool over = kind == consume::DrainKind::kFinal || target.tracee.ended();
+    const std::uint64_t horizon = counter_trusted_ && target.tracee.reads_counter() ? counter : ns;
     consume::DrainResult taken =
         target.drainer->drain(store_, over ? consume::DrainKind::kFinal : kind, horizon);
     std::ranges::move(taken.records, std::back_inserter(records));

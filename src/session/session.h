@@ -114,6 +114,7 @@ class Session {
   report::Output& output_;
   consume::AggregationStore store_;
   Clock clock_;
+  bool counter_trusted_ = Clock::counter_is_trusted();
   std::deque<Target> targets_;
   Enabling enabling_;
   std::vector<EnabledProbe> probes_;

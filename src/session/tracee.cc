@@ -4,11 +4,13 @@
 #include <linux/futex.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/check.h"
 #include "target/process.h"
@@ -171,16 +173,28 @@ Result<> Tracee::reserve(const wire::Layout& layout, const probes::SitePlans& pl
       }
     }
     tid_offset_ = pointers.tid_offset;
+    cpu_offset_ = pointers.cpu_offset;
     early_ = !pointers.all_ready();
     TL_TRY_ASSIGN(target::RemoteCalls calls, target::RemoteCalls::begin(process));
     TL_TRY_ASSIGN(target::ArenaMapping arena, target::ArenaMapping::create(calls, layout.size));
     arena_.emplace(std::move(arena));
+    TL_TRY_ASSIGN(counter_allowed_, counter_allowed(calls));
     TL_TRY_ASSIGN(target::ForkPage page, target::ForkPage::create(calls));
     fork_page_.emplace(std::move(page));
     TL_TRY(target::register_membarrier(calls));
     TL_TRY(installation_->reserve(calls));
     return calls.end();
   });
+}
+
+// A process may have forbidden itself to read the time-stamp counter (prctl PR_SET_TSC): rdtsc would end it. The answer is
+// written to the arena, which is still empty.
+Result<bool> Tracee::counter_allowed(target::RemoteCalls& calls) {
+  TL_TRY(calls.call("prctl", SYS_prctl, PR_GET_TSC, arena_->remote().value(), 0, 0, 0));
+  std::uint32_t answer = 0;
+  std::memcpy(&answer, arena_->local().data(), sizeof(answer));
+  std::memset(arena_->local().data(), 0, sizeof(answer));
+  return answer == PR_TSC_ENABLE;
 }
 
 std::span<std::byte> Tracee::arena() const { return arena_ ? arena_->local() : std::span<std::byte>{}; }
@@ -190,6 +204,7 @@ RemoteAddr Tracee::alive_address() const { return fork_page_ ? fork_page_->addre
 void Tracee::fill_header(wire::Header& header) const {
   header.pid = pid_.value;
   header.tid_offset = tid_offset_;
+  header.cpu_offset = cpu_offset_;
   if (const auto status = target::read_status(pid_)) {
     header.uid = status->uid;
     header.gid = status->gid;

@@ -65,6 +65,8 @@ class Tracee {
   bool launched() const { return launched_.has_value(); }
   bool ended() const { return ended_; }
   bool active() const { return active_; }
+  // False: its bodies ask the kernel for the time, and its records' stamps are nanoseconds.
+  bool reads_counter() const { return counter_allowed_; }
 
   Result<> load();
   probes::ModuleCache& modules() { return *modules_; }
@@ -122,6 +124,7 @@ class Tracee {
   Result<Happening> take_events();
   Result<> answer_exec_request();
   Result<> read_identity();
+  Result<bool> counter_allowed(target::RemoteCalls& calls);
   Result<> release_all(std::vector<std::string>& left);
 
   Pid pid_;
@@ -140,6 +143,8 @@ class Tracee {
   std::optional<target::ForkPage> fork_page_;
   std::unique_ptr<probes::Installation> installation_;
   std::uint32_t tid_offset_ = 0;
+  std::int32_t cpu_offset_ = 0;
+  bool counter_allowed_ = true;
   bool early_ = false;
   bool active_ = false;
   bool ended_ = false;

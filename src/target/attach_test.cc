@@ -606,16 +606,16 @@ TEST(Attach, ExecOfAThreadIsReported) {
 
 TEST(Attach, ReportsExecutedInt3AndGoesOnBehindIt) {
   TestChild child([](Shared& s) {
-    ++s.ready;
+    while (s.counters[1] == 0) ::usleep(100);
     while (s.stop == 0) {
       asm volatile("int3");
       ++s.counters[0];
     }
     return 0;
   });
-  // Its own int3 would kill it: attach before the loop is let go.
   auto attachment = Attachment::seize(child.pid(), {.follow = {.traps = true}});
-  if (!attachment) GTEST_SKIP() << "the child was faster";
+  ASSERT_TRUE(attachment) << attachment.error().text();
+  child.shared().counters[1] = 1;
   int hits = 0;
   ASSERT_TRUE(TestChild::eventually([&] {
     const auto e = attachment->wait_event(10ms);
@@ -644,31 +644,43 @@ TEST(Attach, ExecStorm) {
   });
   ASSERT_TRUE(child.await_ready());
   int stops = 0, execs = 0, failed = 0;
-  for (;;) {
-    const auto run = [&]() -> Result<> {
-      TL_TRY_ASSIGN(auto attachment, Attachment::seize(child.pid()));
-      for (int i = 0; i < 5; ++i) {
-        TL_TRY_ASSIGN(const auto event, attachment.wait_event(1ms));
-        if (event && event->kind == Event::Kind::kExec) ++execs;
-        if (event && event->kind == Event::Kind::kExit) return gone(child.pid());
-        if (event) TL_TRY(attachment.resume(event->tid));
-        TL_TRY_ASSIGN(auto stopped, attachment.stop());
-        TL_TRY(stopped.maps());
-        ++stops;
-      }
-      return attachment.detach();
-    };
-    const auto result = run();
+  std::optional<int> end;
+  const auto note = [&](const std::optional<Event>& event) {
+    if (event && event->kind == Event::Kind::kExec) ++execs;
+    if (event && event->kind == Event::Kind::kExit) end = event->status;
+  };
+  const auto round = [&](Attachment& attachment) -> Result<> {
+    for (int i = 0; i < 5; ++i) {
+      TL_TRY_ASSIGN(const auto event, attachment.wait_event(1ms));
+      note(event);
+      if (end) return {};
+      if (event) TL_TRY(attachment.resume(event->tid));
+      TL_TRY_ASSIGN(auto stopped, attachment.stop());
+      TL_TRY(stopped.maps());
+      ++stops;
+    }
+    return attachment.detach();
+  };
+  while (!end) {
+    auto attachment = Attachment::seize(child.pid());
+    Result<> result = attachment ? round(*attachment) : Result<>(attachment.error());
     if (result) continue;
-    // While it executes a program, what belongs to the old image is gone: an attach may fail then, harmlessly.
-    const auto stat = read_stat(child.pid());
-    if (!stat || stat->is_dead()) break;
+    // While it executes a program, what belongs to the old image is gone: this may fail then, harmlessly.
     ASSERT_LT(++failed, 1000) << result.error().text();
+    if (!attachment || !attachment->gone()) {
+      if (int status = 0; ::waitpid(child.pid().value, &status, WNOHANG) > 0) end = status;
+    } else {
+      while (!end) {
+        const auto event = attachment->wait_event(0ms);
+        ASSERT_TRUE(event && *event);
+        note(*event);
+      }
+    }
   }
   EXPECT_GT(stops, 20);
   EXPECT_GT(execs, 5);
-  const int status = child.wait();
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 8) << status;
+  EXPECT_TRUE(WIFEXITED(*end) && WEXITSTATUS(*end) == 8) << *end;
+  child.taken();
 }
 
 TEST(Attach, UserWorkersAreSkipped) {

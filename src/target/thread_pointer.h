@@ -23,6 +23,9 @@ struct ThreadPointers {
   };
   std::vector<Entry> threads;
   std::uint32_t tid_offset = 0;  // 0: not found, or ambiguous
+  // Where the C library's rseq area keeps the number of the processor (rseq(2), cpu_id), from the thread pointer on; 0:
+  // no rseq, or not at the same place in all threads.
+  std::int32_t cpu_offset = 0;
   bool all_ready() const {
     for (const Entry& e : threads) {
       if (e.pointer.value() == 0) return false;

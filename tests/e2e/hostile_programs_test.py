@@ -13,7 +13,7 @@ END = b"BEGIN { exit(0); }\n"
 def cases():
     """(name, script, the exit statuses that are right)."""
     yield "10 MB of comments", b"/* filler */\n" * (10 * MEGABYTE // 13) + END, (0,)
-    yield "10 MB of clauses", b"BEGIN { x = 1; }\n" * (10 * MEGABYTE // 17), (0, 1)
+    yield "10 MB of clauses", b"BEGIN { x = 1; }\n" * (10 * MEGABYTE // 17) + END, (0, 1)
     yield "10 MB on one line", b"BEGIN { x = 1" + b" + 1" * (10 * MEGABYTE // 4) + b"; exit(0); }\n", (0, 1)
     yield "one string of 10 MB", b'BEGIN { trace("' + b"x" * (10 * MEGABYTE) + b'"); exit(0); }\n', (0, 1)
     yield "one name of 10 MB", b"BEGIN { " + b"x" * (10 * MEGABYTE) + b" = 1; exit(0); }\n", (0, 1)
