@@ -40,6 +40,7 @@ void Lowerer::lower_clause(const CheckedClause& checked) {
   clause_ = {};
   too_long_ = false;
   clause_.line = line_of(checked.clause->range);
+  clause_.source = checked.clause->range.known() ? checked.clause->range.source : 0;
   for (const ProbeDescription& probe : checked.clause->probes) {
     plan::ProbeDescription description;
     description.provider = probe.provider;

@@ -265,6 +265,31 @@ INSTANTIATE_TEST_SUITE_P(Attach, BlockedIn, ::testing::ValuesIn(kBlockedCalls), 
   return name;
 });
 
+// A traced thread is woken by signals that it ignores; it must not see that either.
+TEST(Attach, IgnoredSignalsInterruptNothing) {
+  ASSERT_EQ(::pipe(g_pipe), 0);
+  TestChild child([](Shared& s) {
+    ::signal(SIGUSR2, SIG_IGN);
+    const int fd = ::epoll_create1(0);
+    ::epoll_event e{EPOLLIN, {}};
+    ::epoll_ctl(fd, EPOLL_CTL_ADD, g_pipe[0], &e);
+    ++s.ready;
+    return ::epoll_wait(fd, &e, 1, 10'000) == 1 ? 0 : errno;
+  });
+  ASSERT_TRUE(child.await_ready());
+  auto attachment = Attachment::seize(child.pid());
+  ASSERT_TRUE(attachment);
+  for (int i = 0; i < 20; ++i) {
+    child.kill(i % 3 == 0 ? SIGWINCH : i % 3 == 1 ? SIGUSR2 : SIGCHLD);
+    ASSERT_TRUE(attachment->wait_event(3ms));
+  }
+  ASSERT_TRUE(attachment->detach());
+  release_by_pipe(child);
+  EXPECT_EQ(WEXITSTATUS(child.wait()), 0);
+  ::close(g_pipe[0]);
+  ::close(g_pipe[1]);
+}
+
 TEST(Attach, GroupStopIsKept) {
   TestChild child([](Shared& s) { return spin(s, 2); });
   ASSERT_TRUE(child.await_ready(2));

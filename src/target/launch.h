@@ -32,7 +32,7 @@ Result<std::vector<std::string>> split_command(std::string_view command);
 
 struct LaunchOptions {
   AttachOptions attach{.follow = {}, .timeout = std::chrono::milliseconds(5000), .kill_on_exit = true};
-  std::optional<sigset_t> signal_mask;  // for the child; unset: the calling thread's, as it was before any Attachment
+  std::optional<sigset_t> signal_mask;  // for the child; unset: the calling thread's (SIGCHLD blocked?)
 };
 
 class LaunchedProcess {
@@ -50,7 +50,7 @@ class LaunchedProcess {
   Attachment& attachment() { return attachment_; }
 
   // Precondition: stopped at an exec event (after start(), or Event::kExec). Runs it to AT_ENTRY; then every thread is
-  // stopped. Execs and exits on the way are followed; kTargetGone: it ended before (see wait_exit()).
+  // stopped. From then on it outlives the tracer. Execs on the way are followed; kTargetGone: it ended before (see wait_exit()).
   Result<StoppedProcess> run_until_loaded(std::chrono::milliseconds timeout = std::chrono::seconds(30));
   // Stops everything at the exec event itself, so that the loader's own code can be probed.
   Result<StoppedProcess> stop_at_exec();

@@ -576,7 +576,7 @@ TEST(Mappings, TracerKilledMeanwhile) {
       }
     });
     ASSERT_TRUE(tracer.await_ready());
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 30'000));
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 60'000));
     tracer.kill(SIGKILL);
     EXPECT_TRUE(WIFSIGNALED(tracer.wait()));
     rounds += tracer.shared().counters[0];

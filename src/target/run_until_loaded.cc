@@ -193,6 +193,7 @@ Result<> EntryRun::ignore_trap_again(RemoteCalls& calls) {
 // Best effort: what fails leaves one private page, or a SIGTRAP that is no longer ignored.
 Result<> EntryRun::tidy(StoppedProcess& stopped) {
   block_trap_again(stopped);
+  tracees_.kill_on_exit = false;
   for (const StoppedThread& t : stopped.threads()) TL_TRY(tracees_.set_options(t.tid, 0));
   TL_TRY_ASSIGN(auto calls, RemoteCalls::begin(stopped));
   const RemoteAddr page(entry_.value() & ~(kPage - 1));

@@ -408,13 +408,16 @@ void Tracees::on_status(pid_t tid, int status, Purpose purpose) {
   }
 }
 
+void Tracees::repair(const Tracee& t) {
+  auto registers = read_registers(t.tid);
+  if (registers && repair_interrupted_call(*registers)) (void)write_registers(t.tid, *registers);
+}
+
 void Tracees::on_stop(Tracee& t, int signal, Purpose purpose) {
   const bool ours = std::exchange(t.interrupted, false);
   t.group_signal = signal == SIGTRAP ? 0 : signal;
   if (t.group_signal == 0 && ours) {
-    // In a group-stop an EINTR is what the target would have got without us.
-    auto registers = read_registers(t.tid);
-    if (registers && repair_interrupted_call(*registers)) (void)write_registers(t.tid, *registers);
+    repair(t);  // not in a group-stop: there an EINTR is what the target would have got without us
   }
   t.state = TraceeState::kStopped;
   if (purpose == Purpose::kStop) return;
@@ -426,7 +429,12 @@ void Tracees::on_stop(Tracee& t, int signal, Purpose purpose) {
 }
 
 void Tracees::on_signal(Tracee& t, int signal, Purpose purpose) {
-  if (signal != SIGTRAP) return go_on(t, signal, purpose);
+  if (signal != SIGTRAP) {
+    // A traced thread is woken even by a signal that it ignores, which nobody would have noticed otherwise; where a handler
+    // runs, the repaired call returns EINTR all the same.
+    if (signal != SIGSTOP && signal != SIGTSTP && signal != SIGTTIN && signal != SIGTTOU) repair(t);
+    return go_on(t, signal, purpose);
+  }
   ::siginfo_t info{};
   if (::ptrace(PTRACE_GETSIGINFO, t.tid.value, nullptr, &info) != 0) return go_on(t, signal, purpose);
   const bool step = info.si_code == TRAP_TRACE && t.stepping;

@@ -113,6 +113,7 @@ struct Tracees {
   void go_on(Tracee& t, int signal, Purpose purpose);
   void interrupt(Tracee& t);
   void release_held(Tracee& t);
+  static void repair(const Tracee& t);
   void mark_dead();
   bool all_stopped() const;
   Error not_stopped() const;

@@ -251,7 +251,10 @@ void merge(SitePlan& a, const SitePlan& b) {
   a.code_size =
       static_cast<std::uint8_t>(std::max<std::uint64_t>(a.code_size, distance + b.code_size));
   a.form = a.window_size > a.code_size ? SiteForm::kJump5Padding : SiteForm::kJump5;
-  a.points.insert(a.points.end(), b.points.begin(), b.points.end());
+  for (PlannedPoint point : b.points) {
+    point.offset = static_cast<std::uint8_t>(point.offset + distance);
+    a.points.push_back(point);
+  }
 }
 
 // Entry points come before others at the same instruction: a function may consist of a ret alone.

@@ -37,8 +37,8 @@ TEST(Site, EntryBehindEndbr) {
 }
 
 TEST(Site, EntryOverEndbrWhereNothingElseFits) {
-  // endbr64; xor eax,eax; call: the window must end before the call
-  TestModule m({0xf3, 0x0f, 0x1e, 0xfa, 0x31, 0xc0, 0xe8, 0, 0, 0, 0, 0xc3});
+  // endbr64; xor eax,eax; call rax; ret: behind the endbr64 the call would be in the midst of the window
+  TestModule m({0xf3, 0x0f, 0x1e, 0xfa, 0x31, 0xc0, 0xff, 0xd0, 0xc3});
   const SiteSet set = m.plan(0, PointKind::kEntry);
   expect_site(set, 0, 6, 6, SiteForm::kJump5);
   EXPECT_TRUE(set.sites[0].covers_endbr);
@@ -74,8 +74,9 @@ TEST(Site, LandingPadsAndPointersCount) {
   expect_refused(pad.plan(0, PointKind::kEntry), Refusal::kBranchIntoWindow);
 }
 
-TEST(Site, CallAndSyscallAreNeverDisplaced) {
-  TestModule call({0x90, 0xe8, 0, 0, 0, 0, 0xc3});
+TEST(Site, CallInTheMidstAndSyscallAreNeverDisplaced) {
+  // nop; call rax; nop; nop; nop; ret
+  TestModule call({0x90, 0xff, 0xd0, 0x90, 0x90, 0x90, 0xc3});
   expect_refused(call.plan(0, PointKind::kEntry), Refusal::kCall);
   TestModule syscall({0x89, 0xd0, 0x0f, 0x05, 0x90, 0xc3});
   expect_refused(syscall.plan(0, PointKind::kEntry), Refusal::kSyscall);
@@ -140,7 +141,17 @@ TEST(Site, WindowsThatMeetAreMerged) {
   const SiteSet set = m.plan_all();
   expect_site(set, 0, 9, 9, SiteForm::kJump5);
   EXPECT_EQ(set.sites[0].displaced.size(), 4u);
-  EXPECT_EQ(set.sites[0].points.size(), 2u);
+  ASSERT_EQ(set.sites[0].points.size(), 2u);
+  EXPECT_EQ(set.sites[0].points[0].offset, 0) << "the entry";
+  EXPECT_EQ(set.sites[0].points[1].offset, 8) << "the ret, from the start of the merged window";
+}
+
+TEST(Site, CallMayEndAWindow) {
+  // push rbp; mov rbp,rsp; call +0; pop rbp; ret
+  TestModule m({0x55, 0x48, 0x89, 0xe5, 0xe8, 0, 0, 0, 0, 0x5d, 0xc3}, 0);
+  const SiteSet set = m.plan(0, PointKind::kEntry);
+  expect_site(set, 0, 9, 9, SiteForm::kJump5);
+  EXPECT_EQ(set.sites[0].displaced.back().kind, Kind::kCallDirect);
 }
 
 TEST(Site, FunctionOfOneReturn) {
