@@ -4,17 +4,14 @@
 
 #include <llvm/ADT/SmallVector.h>
 
-#include <map>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "codegen/module.h"
+#include "codegen/stack_bound.h"
 
 namespace trapline::codegen {
-
-// Which functions each function calls, by name; all direct (indirect calls are an error).
-using CallGraph = std::map<std::string, std::vector<std::string>>;
 
 struct EmittedObject {
   llvm::SmallVector<char, 0> elf;

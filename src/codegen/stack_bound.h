@@ -5,11 +5,14 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
-#include "codegen/optimize.h"
 
 namespace trapline::codegen {
+
+// Which functions each function calls, by name; all direct.
+using CallGraph = std::map<std::string, std::vector<std::string>>;
 
 // Bytes, the return address of the call of `body` included.
 // Errors: kInternal: a function's frame is unknown, or functions call each other in a circle.

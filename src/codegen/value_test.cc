@@ -21,6 +21,7 @@ using plan::Scope;
 std::uint64_t u(std::int64_t value) { return static_cast<std::uint64_t>(value); }
 std::int64_t s(std::uint64_t value) { return static_cast<std::int64_t>(value); }
 
+constexpr std::uint8_t kSizes[] = {1, 2, 4, 8};
 const std::vector<BodyRequest> kOneBody = {{SiteKind::kEntry, {0}}};
 
 // ------------------------------------------------------------------------------------------------------- arithmetic
@@ -57,7 +58,7 @@ TEST(Arithmetic, EveryOperationOnManyValues) {
   const Reg b = clause.argument(1);
   clause.reserve();
   for (const auto& operation : operations) clause.field(clause.binary(operation.op, a, b), integer());
-  for (const std::uint8_t size : {1, 2, 4, 8}) {
+  for (const std::uint8_t size : kSizes) {
     clause.field(clause.extend(a, size, true), integer());
     clause.field(clause.extend(a, size, false), integer());
   }
@@ -291,7 +292,7 @@ TEST(LoadMemory, ExtendsEverySize) {
   ClauseBuilder clause;
   const Reg address = clause.argument(0);
   clause.reserve();
-  for (const std::uint8_t size : {1, 2, 4, 8}) {
+  for (const std::uint8_t size : kSizes) {
     clause.field(clause.load_memory(address, size, true), integer());
     clause.field(clause.load_memory(address, size, false), integer());
   }

@@ -11,7 +11,8 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t to) { return (value + 
 
 }  // namespace
 
-std::optional<Layout> lay_out_members(const TypeTable& table, TypeKind kind, std::span<Member> members) {
+std::optional<Layout> lay_out_members(const TypeTable& table, TypeKind kind,
+                                      std::span<Member> members) {
   std::uint64_t next = 0;  // first free bit
   std::uint64_t end = 0;   // of the widest member of a union
   Layout out;
@@ -19,7 +20,8 @@ std::optional<Layout> lay_out_members(const TypeTable& table, TypeKind kind, std
     Member& member = members[i];
     const Type& type = table.get(table.resolve(member.type));
     const std::uint64_t size = type.size;
-    const bool flexible = type.kind == TypeKind::kArray && !type.is_complete && i + 1 == members.size();
+    const bool flexible =
+        type.kind == TypeKind::kArray && !type.is_complete && i + 1 == members.size();
     if (size == 0 && !flexible && !(type.kind == TypeKind::kArray && type.is_complete) &&
         !((type.kind == TypeKind::kStruct || type.kind == TypeKind::kUnion) && type.is_complete)) {
       return std::nullopt;
@@ -27,10 +29,12 @@ std::optional<Layout> lay_out_members(const TypeTable& table, TypeKind kind, std
     if (size > kMaxTypeSize) return std::nullopt;
     if (kind == TypeKind::kUnion) next = 0;
 
-    const bool is_bit_field = member.bit_width != 0 || (member.name.empty() && table.is_integer(member.type));
+    const bool is_bit_field =
+        member.bit_width != 0 || (member.name.empty() && table.is_integer(member.type));
     if (is_bit_field) {
       const std::uint64_t unit = size * 8;
-      if (member.bit_width == 0 || next % unit + member.bit_width > unit) next = round_up(next, unit);
+      if (member.bit_width == 0 || next % unit + member.bit_width > unit)
+        next = round_up(next, unit);
       if (!member.name.empty()) out.align = std::max(out.align, type.align);
       member.bit_offset = next;
       next += member.bit_width;

@@ -10,7 +10,8 @@
 namespace trapline::ctypes {
 namespace {
 
-// Types nest through pointers, members and parameters as deep as a user writes; what walks them stops here.
+// Types nest through pointers, members and parameters as deep as a user writes; what walks them
+// stops here.
 constexpr int kMaxDepth = 64;
 
 struct FixedInteger {
@@ -40,15 +41,34 @@ struct FixedTypedef {
   TypeId target;
 };
 constexpr FixedTypedef kTypedefs[] = {
-    {"int8_t", kSignedChar},     {"int16_t", kShort},          {"int32_t", kInt},
-    {"int64_t", kLong},          {"intptr_t", kLong},          {"ssize_t", kLong},
-    {"uint8_t", kUnsignedChar},  {"uint16_t", kUnsignedShort}, {"uint32_t", kUnsignedInt},
-    {"uint64_t", kUnsignedLong}, {"uchar_t", kUnsignedChar},   {"ushort_t", kUnsignedShort},
-    {"uint_t", kUnsignedInt},    {"ulong_t", kUnsignedLong},   {"u_longlong_t", kUnsignedLongLong},
-    {"ptrdiff_t", kLong},        {"uintptr_t", kUnsignedLong}, {"size_t", kUnsignedLong},
-    {"id_t", kInt},              {"pid_t", kInt},              {"uid_t", kUnsignedInt},
-    {"gid_t", kUnsignedInt},     {"off_t", kLong},             {"time_t", kLong},
-    {"mode_t", kUnsignedInt},    {"dev_t", kUnsignedLong},     {"ino_t", kUnsignedLong},    {"ipaddr_t", kUnsignedInt},
+    {"int8_t", kSignedChar},
+    {"int16_t", kShort},
+    {"int32_t", kInt},
+    {"int64_t", kLong},
+    {"intptr_t", kLong},
+    {"ssize_t", kLong},
+    {"uint8_t", kUnsignedChar},
+    {"uint16_t", kUnsignedShort},
+    {"uint32_t", kUnsignedInt},
+    {"uint64_t", kUnsignedLong},
+    {"uchar_t", kUnsignedChar},
+    {"ushort_t", kUnsignedShort},
+    {"uint_t", kUnsignedInt},
+    {"ulong_t", kUnsignedLong},
+    {"u_longlong_t", kUnsignedLongLong},
+    {"ptrdiff_t", kLong},
+    {"uintptr_t", kUnsignedLong},
+    {"size_t", kUnsignedLong},
+    {"id_t", kInt},
+    {"pid_t", kInt},
+    {"uid_t", kUnsignedInt},
+    {"gid_t", kUnsignedInt},
+    {"off_t", kLong},
+    {"time_t", kLong},
+    {"mode_t", kUnsignedInt},
+    {"dev_t", kUnsignedLong},
+    {"ino_t", kUnsignedLong},
+    {"ipaddr_t", kUnsignedInt},
 };
 
 Type integer_type(const FixedInteger& info) {
@@ -64,7 +84,8 @@ Type integer_type(const FixedInteger& info) {
   return type;
 }
 
-Type plain_type(TypeKind kind, std::string_view name, std::uint64_t size = 0, std::uint32_t align = 1) {
+Type plain_type(TypeKind kind, std::string_view name, std::uint64_t size = 0,
+                std::uint32_t align = 1) {
   Type type;
   type.kind = kind;
   type.name = name;
@@ -75,10 +96,14 @@ Type plain_type(TypeKind kind, std::string_view name, std::uint64_t size = 0, st
 
 std::string_view tag_keyword(TypeKind kind) {
   switch (kind) {
-    case TypeKind::kStruct: return "struct";
-    case TypeKind::kUnion: return "union";
-    case TypeKind::kEnum: return "enum";
-    default: return "";
+    case TypeKind::kStruct:
+      return "struct";
+    case TypeKind::kUnion:
+      return "union";
+    case TypeKind::kEnum:
+      return "enum";
+    default:
+      return "";
   }
 }
 
@@ -250,8 +275,9 @@ bool TypeTable::complete(TypeId tag, std::vector<Member> members) {
     if (resolve(std::get<0>(key)) != tag) continue;
     Type& array = types_[static_cast<std::size_t>(id)];
     array.align = layout->align;
-    array.size = layout->size != 0 && array.count > kMaxTypeSize / layout->size ? kMaxTypeSize + 1
-                                                                                : array.count * layout->size;
+    array.size = layout->size != 0 && array.count > kMaxTypeSize / layout->size
+                     ? kMaxTypeSize + 1
+                     : array.count * layout->size;
   }
   return true;
 }
@@ -268,7 +294,8 @@ void TypeTable::complete_enum(TypeId tag, std::vector<Enumerator> enumerators) {
 
 TypeId TypeTable::resolve(TypeId id) const {
   // A typedef's target always is older than it, so this ends.
-  while (get(id).kind == TypeKind::kTypedef || get(id).kind == TypeKind::kQualified) id = get(id).target;
+  while (get(id).kind == TypeKind::kTypedef || get(id).kind == TypeKind::kQualified)
+    id = get(id).target;
   return id;
 }
 
@@ -279,7 +306,9 @@ bool TypeTable::is_integer(TypeId id) const {
   return k == TypeKind::kInteger || k == TypeKind::kEnum;
 }
 
-bool TypeTable::is_scalar(TypeId id) const { return is_integer(id) || kind(id) == TypeKind::kPointer; }
+bool TypeTable::is_scalar(TypeId id) const {
+  return is_integer(id) || kind(id) == TypeKind::kPointer;
+}
 
 bool TypeTable::is_pointer(TypeId id) const {
   const TypeKind k = kind(id);
@@ -293,8 +322,10 @@ bool TypeTable::is_by_reference(TypeId id) const {
     case TypeKind::kStruct:
     case TypeKind::kUnion:
     case TypeKind::kArray:
-    case TypeKind::kFunction: return true;
-    default: return false;
+    case TypeKind::kFunction:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -328,20 +359,27 @@ bool TypeTable::compatible(TypeId a, TypeId b, int depth) const {
   if (left.kind != right.kind) return false;
   switch (left.kind) {
     case TypeKind::kInteger:
-    case TypeKind::kFloat: return left.name == right.name && left.bits == right.bits;
+    case TypeKind::kFloat:
+      return left.name == right.name && left.bits == right.bits;
     case TypeKind::kEnum:
     case TypeKind::kStruct:
-    case TypeKind::kUnion: return !left.name.empty() && left.name == right.name && left.size == right.size;
-    case TypeKind::kPointer: return compatible(left.target, right.target, depth + 1);
-    case TypeKind::kArray: return left.count == right.count && compatible(left.target, right.target, depth + 1);
+    case TypeKind::kUnion:
+      return !left.name.empty() && left.name == right.name && left.size == right.size;
+    case TypeKind::kPointer:
+      return compatible(left.target, right.target, depth + 1);
+    case TypeKind::kArray:
+      return left.count == right.count && compatible(left.target, right.target, depth + 1);
     case TypeKind::kFunction: {
-      if (left.parameters.size() != right.parameters.size() || left.is_variadic != right.is_variadic) return false;
+      if (left.parameters.size() != right.parameters.size() ||
+          left.is_variadic != right.is_variadic)
+        return false;
       for (std::size_t i = 0; i < left.parameters.size(); ++i) {
         if (!compatible(left.parameters[i], right.parameters[i], depth + 1)) return false;
       }
       return compatible(left.target, right.target, depth + 1);
     }
-    default: return true;
+    default:
+      return true;
   }
 }
 
@@ -349,7 +387,8 @@ std::optional<FoundMember> TypeTable::find_member(TypeId structure, std::string_
   return find_member(structure, name, 0);
 }
 
-std::optional<FoundMember> TypeTable::find_member(TypeId structure, std::string_view name, int depth) const {
+std::optional<FoundMember> TypeTable::find_member(TypeId structure, std::string_view name,
+                                                  int depth) const {
   if (depth > kMaxDepth || name.empty()) return std::nullopt;
   for (const Member& member : get(resolve(structure)).members) {
     if (member.name == name) return FoundMember{member.type, member.bit_offset, member.bit_width};
@@ -362,7 +401,8 @@ std::optional<FoundMember> TypeTable::find_member(TypeId structure, std::string_
   return std::nullopt;
 }
 
-std::optional<std::int64_t> TypeTable::find_enumerator(TypeId enumeration, std::string_view name) const {
+std::optional<std::int64_t> TypeTable::find_enumerator(TypeId enumeration,
+                                                       std::string_view name) const {
   for (const Enumerator& item : get(resolve(enumeration)).enumerators) {
     if (item.name == name) return item.value;
   }

@@ -1,12 +1,14 @@
-// The types of D and C programs: an interned table of them, their sizes and the layout of structures.
+// The types of D and C programs: an interned table of them, their sizes and the layout of
+// structures.
 //
-// A type is an index into a TypeTable; equal pointers, arrays and qualified types have equal ids, and so have all uses
-// of one tag or typedef. Typedefs and qualifiers are types of their own that resolve() looks through: printing and
-// some format checks need the name that the user wrote. Sizes and layout follow the System V ABI for x86-64 (LP64),
-// section 3.1.2 "Data Representation", bit-fields included. `char` is signed there.
+// A type is an index into a TypeTable; equal pointers, arrays and qualified types have equal ids,
+// and so have all uses of one tag or typedef. Typedefs and qualifiers are types of their own that
+// resolve() looks through: printing and some format checks need the name that the user wrote. Sizes
+// and layout follow the System V ABI for x86-64 (LP64), section 3.1.2 "Data Representation",
+// bit-fields included. `char` is signed there.
 //
-// Limits: floating-point types have a size and a name, nothing computes with them. Vector types, _Complex and
-// _Alignas are not represented.
+// Limits: floating-point types have a size and a name, nothing computes with them. Vector types,
+// _Complex and _Alignas are not represented.
 
 #pragma once
 
@@ -67,8 +69,9 @@ struct Type {
   bool is_signed = false;
   bool is_char = false;
   bool is_bool = false;
-  bool is_variadic = false;   // kFunction
-  bool is_complete = true;    // kStruct, kUnion, kEnum: false for a tag that was only named; kArray: no count
+  bool is_variadic = false;  // kFunction
+  bool is_complete =
+      true;  // kStruct, kUnion, kEnum: false for a tag that was only named; kArray: no count
   Qualifiers qualifiers = 0;  // kQualified
   TypeId target{};            // pointer, array, typedef, qualified, function (its result)
   std::uint64_t count = 0;    // kArray
@@ -124,11 +127,12 @@ class TypeTable {
   TypeId incomplete_array_of(TypeId element);
   TypeId qualified(TypeId target, Qualifiers qualifiers);
   TypeId function(TypeId result, std::vector<TypeId> parameters, bool is_variadic);
-  // The type that a value of a bit-field of `base` with `width` bits has. Precondition: base is an integer or enum.
+  // The type that a value of a bit-field of `base` with `width` bits has. Precondition: base is an
+  // integer or enum.
   TypeId bit_field(TypeId base, std::uint32_t width);
 
-  // Names. declare_tag gives the tag's type, made incomplete when it is new; an empty tag is always new. Unlike C, and as
-  // in DTrace, structures, unions and enums have name spaces of their own.
+  // Names. declare_tag gives the tag's type, made incomplete when it is new; an empty tag is always
+  // new. Unlike C, and as in DTrace, structures, unions and enums have name spaces of their own.
   TypeId declare_tag(TypeKind kind, std::string_view tag);
   std::optional<TypeId> find_tag(TypeKind kind, std::string_view tag) const;
   TypeId declare_typedef(std::string_view name, TypeId target);  // replaces an older one
@@ -136,8 +140,8 @@ class TypeTable {
   // "unsigned long", "struct foo", "size_t"; trailing '*'s allowed.
   std::optional<TypeId> find(std::string_view name);
 
-  // Completes a tag: computes the members' offsets and the size. false: the result would exceed kMaxTypeSize, or a
-  // member's type is incomplete (a last array without a count is allowed).
+  // Completes a tag: computes the members' offsets and the size. false: the result would exceed
+  // kMaxTypeSize, or a member's type is incomplete (a last array without a count is allowed).
   bool complete(TypeId tag, std::vector<Member> members);
   void complete_enum(TypeId tag, std::vector<Enumerator> enumerators);
 
@@ -151,7 +155,7 @@ class TypeTable {
   bool is_scalar(TypeId id) const;   // integers, enums, pointers
   bool is_pointer(TypeId id) const;  // pointers and arrays
   bool is_string(TypeId id) const { return kind(id) == TypeKind::kString; }
-  bool is_signed(TypeId id) const;  // integers and enums; false for others
+  bool is_signed(TypeId id) const;        // integers and enums; false for others
   bool is_by_reference(TypeId id) const;  // structures, unions, arrays, functions
   bool is_string_like(TypeId id) const;   // string, or pointer to or array of char
   bool is_void_or_function_pointer(TypeId id) const;
@@ -161,8 +165,8 @@ class TypeTable {
   std::optional<FoundMember> find_member(TypeId structure, std::string_view name) const;
   std::optional<std::int64_t> find_enumerator(TypeId enumeration, std::string_view name) const;
 
-  // The D rule for a binary operator's result (not C's: a type smaller than int stays small). The wider type wins; of
-  // two equally wide the unsigned one, then the one with the higher rank.
+  // The D rule for a binary operator's result (not C's: a type smaller than int stays small). The
+  // wider type wins; of two equally wide the unsigned one, then the one with the higher rank.
   TypeId arithmetic_result(TypeId a, TypeId b) const;
 
   // As C writes it: "unsigned long", "struct foo *", "char [16]", "int (*)(char *)".

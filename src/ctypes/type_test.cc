@@ -31,7 +31,8 @@ TEST(TypeTable, DerivedTypesAreInterned) {
   EXPECT_EQ(table.array_of(kInt, 3), table.array_of(kInt, 3));
   EXPECT_NE(table.array_of(kInt, 3), table.array_of(kInt, 4));
   EXPECT_EQ(table.qualified(kInt, kConst), table.qualified(kInt, kConst));
-  EXPECT_EQ(table.qualified(table.qualified(kInt, kConst), kVolatile), table.qualified(kInt, kConst | kVolatile));
+  EXPECT_EQ(table.qualified(table.qualified(kInt, kConst), kVolatile),
+            table.qualified(kInt, kConst | kVolatile));
   EXPECT_EQ(table.qualified(kInt, 0), kInt);
   EXPECT_EQ(table.function(kInt, {kChar}, false), table.function(kInt, {kChar}, false));
   EXPECT_EQ(table.bit_field(kInt, 3), table.bit_field(kInt, 3));
@@ -136,14 +137,16 @@ TEST(Layout, StructuresMatchTheCompiler) {
   EXPECT_EQ(table.find_member(s, "f")->bit_offset, offsetof(Mixed, f) * 8);
 
   const TypeId u = table.declare_tag(TypeKind::kUnion, "either");
-  ASSERT_TRUE(table.complete(u, {{"a", kChar, 0, 0}, {"b", kLong, 0, 0}, {"c", table.array_of(kChar, 13), 0, 0}}));
+  ASSERT_TRUE(table.complete(
+      u, {{"a", kChar, 0, 0}, {"b", kLong, 0, 0}, {"c", table.array_of(kChar, 13), 0, 0}}));
   EXPECT_EQ(table.size(u), sizeof(Either));
   EXPECT_EQ(table.find_member(u, "c")->bit_offset, 0u);
 
   const TypeId inner = table.declare_tag(TypeKind::kStruct, "inner");
   ASSERT_TRUE(table.complete(inner, {{"x", kChar, 0, 0}, {"y", kLongDouble, 0, 0}}));
   const TypeId outer = table.declare_tag(TypeKind::kStruct, "outer");
-  ASSERT_TRUE(table.complete(outer, {{"before", kShort, 0, 0}, {"inner", inner, 0, 0}, {"after", kChar, 0, 0}}));
+  ASSERT_TRUE(table.complete(
+      outer, {{"before", kShort, 0, 0}, {"inner", inner, 0, 0}, {"after", kChar, 0, 0}}));
   EXPECT_EQ(table.size(outer), sizeof(Outer));
   EXPECT_EQ(table.find_member(outer, "inner")->bit_offset, offsetof(Outer, inner) * 8);
   EXPECT_EQ(table.find_member(outer, "after")->bit_offset, offsetof(Outer, after) * 8);
@@ -215,7 +218,8 @@ TEST(Layout, RefusesWhatHasNoSize) {
   EXPECT_FALSE(table.complete(s, {{"a", unknown, 0, 0}}));
   EXPECT_FALSE(table.complete(s, {{"a", kVoid, 0, 0}}));
   EXPECT_FALSE(table.complete(s, {{"a", table.array_of(kLong, kMaxTypeSize), 0, 0}}));
-  EXPECT_FALSE(table.complete(s, {{"a", table.incomplete_array_of(kInt), 0, 0}, {"b", kInt, 0, 0}}));
+  EXPECT_FALSE(
+      table.complete(s, {{"a", table.incomplete_array_of(kInt), 0, 0}, {"b", kInt, 0, 0}}));
   EXPECT_TRUE(table.complete(s, {{"b", kInt, 0, 0}, {"a", table.incomplete_array_of(kInt), 0, 0}}));
   EXPECT_EQ(table.size(s), 4u);
 }

@@ -8,9 +8,11 @@ namespace {
 using ctypes::TypeId;
 using ctypes::TypeKind;
 
-// A variable or an associative array that has no type yet: what is assigned to it first gives it one.
+// A variable or an associative array that has no type yet: what is assigned to it first gives it
+// one.
 bool is_untyped(const Node& node) {
-  return (node.kind == NodeKind::kVariable || node.kind == NodeKind::kElement) && !node.symbol->type;
+  return (node.kind == NodeKind::kVariable || node.kind == NodeKind::kElement) &&
+         !node.symbol->type;
 }
 
 }  // namespace
@@ -21,7 +23,8 @@ bool Checker::is_modifiable(std::string_view op, const Node& target) {
     return false;
   }
   if (!target.writable) {
-    report("OP_WRITE", target.range, std::string(op) + " cannot change this: only variables of the program can be");
+    report("OP_WRITE", target.range,
+           std::string(op) + " cannot change this: only variables of the program can be");
     return false;
   }
   return true;
@@ -39,7 +42,8 @@ NodePtr Checker::check_assign(const Assign& assign) {
   if (target != nullptr && assign.op && is_untyped(*target)) {
     check_expression(*assign.value);
     target->symbol->poisoned = true;
-    return fail("VAR_UNDEF", assign.target->range, spelled(*target->symbol) + " has not been declared or assigned before");
+    return fail("VAR_UNDEF", assign.target->range,
+                spelled(*target->symbol) + " has not been declared or assigned before");
   }
   NodePtr value = check_expression(*assign.value);
   if (value == nullptr && target != nullptr && is_untyped(*target)) target->symbol->poisoned = true;
@@ -54,7 +58,8 @@ NodePtr Checker::check_plain_assign(const Assign& assign, NodePtr target, NodePt
     target->type = value->type;
     if (kind == TypeKind::kVoid || kind == TypeKind::kDynamic) {
       target->symbol->poisoned = true;
-      return fail("OP_INCOMPAT", assign.range, "a value of type " + name_of(*value) + " cannot be assigned");
+      return fail("OP_INCOMPAT", assign.range,
+                  "a value of type " + name_of(*value) + " cannot be assigned");
     }
     // A value that cannot be kept leaves the variable without a type.
     if (kind == TypeKind::kArray || kind == TypeKind::kFunction) {
@@ -65,11 +70,14 @@ NodePtr Checker::check_plain_assign(const Assign& assign, NodePtr target, NodePt
   }
   const TypeKind kind = types_.kind(target->type);
   if (kind == TypeKind::kArray || kind == TypeKind::kFunction) {
-    return fail("OP_ARRFUN", assign.range, "= cannot be applied to a value of type " + name_of(*target));
+    return fail("OP_ARRFUN", assign.range,
+                "= cannot be applied to a value of type " + name_of(*target));
   }
-  const bool is_variable = target->kind == NodeKind::kVariable || target->kind == NodeKind::kElement;
-  const bool deletes = is_variable && value->is_zero() &&
-                       (target->kind == NodeKind::kElement || target->symbol->scope == VariableScope::kSelf);
+  const bool is_variable =
+      target->kind == NodeKind::kVariable || target->kind == NodeKind::kElement;
+  const bool deletes =
+      is_variable && value->is_zero() &&
+      (target->kind == NodeKind::kElement || target->symbol->scope == VariableScope::kSelf);
   const bool unsupported = value->kind == NodeKind::kUnsupported;
   if (!argument_fits(*target, *value) && !deletes && !unsupported) {
     return incompatible("=", *target, *value, assign.range);
@@ -94,7 +102,8 @@ NodePtr Checker::check_compound_assign(const Assign& assign, NodePtr target, Nod
     }
     if (!integers) {
       if (!types_.is_pointer(target->type) || types_.is_void_or_function_pointer(target->type)) {
-        return fail("OP_VFPTR", assign.range, name + " needs a number, or a pointer to a type of known size");
+        return fail("OP_VFPTR", assign.range,
+                    name + " needs a number, or a pointer to a type of known size");
       }
       if (!types_.is_integer(value->type)) return incompatible(name, *target, *value, assign.range);
     }
@@ -121,19 +130,22 @@ NodePtr Checker::check_increment(const Unary& unary) {
     target->type = *target->symbol->type;
   }
   if (!types_.is_scalar(target->type)) {
-    return fail("OP_SCALAR", unary.range, name + " needs a number or pointer; this is of type " + name_of(*target));
+    return fail("OP_SCALAR", unary.range,
+                name + " needs a number or pointer; this is of type " + name_of(*target));
   }
   if (types_.is_void_or_function_pointer(target->type)) {
     return fail("OP_VFPTR", unary.range, name + " needs a pointer to a type of known size");
   }
   if (!is_modifiable(name, *target)) return nullptr;
   if (target->symbol != nullptr) target->symbol->assigned = true;
-  const bool adds = unary.op == UnaryOperator::kPreIncrement || unary.op == UnaryOperator::kPostIncrement;
+  const bool adds =
+      unary.op == UnaryOperator::kPreIncrement || unary.op == UnaryOperator::kPostIncrement;
   std::uint64_t step = 1;
   if (types_.is_pointer(target->type)) step = types_.size(types_.pointed_to(target->type));
   NodePtr node = make(NodeKind::kIncrement, target->type, unary.range);
   node->value = adds ? step : 0 - step;
-  node->is_postfix = unary.op == UnaryOperator::kPostIncrement || unary.op == UnaryOperator::kPostDecrement;
+  node->is_postfix =
+      unary.op == UnaryOperator::kPostIncrement || unary.op == UnaryOperator::kPostDecrement;
   node->operands.push_back(std::move(target));
   return node;
 }
@@ -144,7 +156,8 @@ NodePtr Checker::check_aggregate(const Assign& assign, NodePtr target) {
   if (value == nullptr) return nullptr;
   if (value->kind != NodeKind::kCall || value->function->kind != FunctionKind::kAggregating) {
     return fail("AGG_FUNC", assign.value->range,
-                spelled(symbol) + " must be assigned an aggregating function: count(), sum(), quantize() ...");
+                spelled(symbol) +
+                    " must be assigned an aggregating function: count(), sum(), quantize() ...");
   }
   if (symbol.aggregating != nullptr && symbol.aggregating != value->function) {
     report("AGG_REDEF", assign.range,

@@ -1,4 +1,5 @@
-// The checker's part for declarations: what types the words of a declaration make, and which names come to be.
+// The checker's part for declarations: what types the words of a declaration make, and which names
+// come to be.
 
 #include <algorithm>
 #include <limits>
@@ -26,13 +27,27 @@ TypeWords count_words(const Specifiers& specifiers) {
   TypeWords words;
   for (const TypeSpecifier& specifier : specifiers.types) {
     switch (specifier.kind) {
-      case SpecifierKind::kShort: ++words.shorts; break;
-      case SpecifierKind::kLong: ++words.longs; break;
-      case SpecifierKind::kSigned: ++words.is_signed; break;
-      case SpecifierKind::kUnsigned: ++words.is_unsigned; break;
-      case SpecifierKind::kConst: words.qualifiers |= ctypes::kConst; break;
-      case SpecifierKind::kVolatile: words.qualifiers |= ctypes::kVolatile; break;
-      case SpecifierKind::kRestrict: words.qualifiers |= ctypes::kRestrict; break;
+      case SpecifierKind::kShort:
+        ++words.shorts;
+        break;
+      case SpecifierKind::kLong:
+        ++words.longs;
+        break;
+      case SpecifierKind::kSigned:
+        ++words.is_signed;
+        break;
+      case SpecifierKind::kUnsigned:
+        ++words.is_unsigned;
+        break;
+      case SpecifierKind::kConst:
+        words.qualifiers |= ctypes::kConst;
+        break;
+      case SpecifierKind::kVolatile:
+        words.qualifiers |= ctypes::kVolatile;
+        break;
+      case SpecifierKind::kRestrict:
+        words.qualifiers |= ctypes::kRestrict;
+        break;
       default:
         if (words.name == nullptr) {
           words.name = &specifier;
@@ -46,8 +61,8 @@ TypeWords count_words(const Specifiers& specifiers) {
 }
 
 bool is_integer_name(const TypeSpecifier* name) {
-  return name == nullptr || name->kind == SpecifierKind::kInt || name->kind == SpecifierKind::kChar ||
-         name->kind == SpecifierKind::kVoid;
+  return name == nullptr || name->kind == SpecifierKind::kInt ||
+         name->kind == SpecifierKind::kChar || name->kind == SpecifierKind::kVoid;
 }
 
 TypeId integer_type(const TypeWords& words) {
@@ -63,8 +78,8 @@ TypeId integer_type(const TypeWords& words) {
 }
 
 bool is_system_typedef(std::string_view name) {
-  static constexpr std::string_view kNames[] = {"uid_t", "gid_t", "off_t", "time_t", "mode_t", "dev_t", "ino_t",
-                                                "ipaddr_t", "cpuinfo_t"};
+  static constexpr std::string_view kNames[] = {"uid_t", "gid_t", "off_t",    "time_t",   "mode_t",
+                                                "dev_t", "ino_t", "ipaddr_t", "cpuinfo_t"};
   return std::ranges::find(kNames, name) != std::end(kNames);
 }
 
@@ -72,7 +87,8 @@ bool has_scope_mark(std::string_view name) { return name.find('`') != std::strin
 
 }  // namespace
 
-// ------------------------------------------------------------------------------------------------- types from words
+// -------------------------------------------------------------------------------------------------
+// types from words
 
 std::optional<TypeId> Checker::specifiers_type(const Specifiers& specifiers) {
   const auto base = base_type(specifiers);
@@ -87,7 +103,9 @@ std::optional<TypeId> Checker::base_type(const Specifiers& specifiers) {
     return std::nullopt;
   }
   const bool has_attribute = words.shorts + words.longs + words.is_signed + words.is_unsigned != 0;
-  const auto name_is = [&](SpecifierKind kind) { return words.name != nullptr && words.name->kind == kind; };
+  const auto name_is = [&](SpecifierKind kind) {
+    return words.name != nullptr && words.name->kind == kind;
+  };
   const diag::Range where = words.name != nullptr ? words.name->range : specifiers.range;
   if (name_is(SpecifierKind::kChar) && words.shorts + words.longs != 0) {
     report("DECL_CHARATTR", where, "short and long cannot be used with char");
@@ -108,22 +126,30 @@ std::optional<TypeId> Checker::base_type(const Specifiers& specifiers) {
   }
   if ((words.is_signed != 0 && words.is_unsigned != 0) || words.longs > 2 ||
       (words.shorts != 0 && words.longs != 0) || words.shorts > 1 ||
-      (name_is(SpecifierKind::kFloat) && words.longs != 0) || (is_float && (words.shorts != 0 || words.longs > 1)) ||
+      (name_is(SpecifierKind::kFloat) && words.longs != 0) ||
+      (is_float && (words.shorts != 0 || words.longs > 1)) ||
       (!is_integer_name(words.name) && words.shorts != 0)) {
     report("UNKNOWN", where, "there is no such type");
     return std::nullopt;
   }
   if (words.name == nullptr) return integer_type(words);
   switch (words.name->kind) {
-    case SpecifierKind::kVoid: return ctypes::kVoid;
-    case SpecifierKind::kFloat: return ctypes::kFloat;
-    case SpecifierKind::kDouble: return words.longs != 0 ? ctypes::kLongDouble : ctypes::kDouble;
-    case SpecifierKind::kString: return ctypes::kString;
+    case SpecifierKind::kVoid:
+      return ctypes::kVoid;
+    case SpecifierKind::kFloat:
+      return ctypes::kFloat;
+    case SpecifierKind::kDouble:
+      return words.longs != 0 ? ctypes::kLongDouble : ctypes::kDouble;
+    case SpecifierKind::kString:
+      return ctypes::kString;
     case SpecifierKind::kStruct:
     case SpecifierKind::kUnion:
-    case SpecifierKind::kEnum: return tagged_type(*words.name);
-    case SpecifierKind::kTypedefName: break;
-    default: return integer_type(words);
+    case SpecifierKind::kEnum:
+      return tagged_type(*words.name);
+    case SpecifierKind::kTypedefName:
+      break;
+    default:
+      return integer_type(words);
   }
   if (has_scope_mark(words.name->name)) {
     report("DECL_SCOPE", where, "a type's name cannot have a scope here: " + words.name->name);
@@ -143,7 +169,8 @@ std::optional<TypeId> Checker::tagged_type(const TypeSpecifier& specifier) {
                         : specifier.kind == SpecifierKind::kUnion ? TypeKind::kUnion
                                                                   : TypeKind::kEnum;
   if (has_scope_mark(specifier.name)) {
-    report("DECL_SCOPE", specifier.range, "a type's name cannot have a scope here: " + specifier.name);
+    report("DECL_SCOPE", specifier.range,
+           "a type's name cannot have a scope here: " + specifier.name);
     return std::nullopt;
   }
   const std::string spelled_name = std::string(spelling(specifier.kind)) + " " + specifier.name;
@@ -156,7 +183,8 @@ std::optional<TypeId> Checker::tagged_type(const TypeSpecifier& specifier) {
     report("DECL_TYPERED", specifier.range, "type redeclared: " + spelled_name);
     return std::nullopt;
   }
-  const bool good = kind == TypeKind::kEnum ? define_enumerators(tag, specifier) : define_members(tag, specifier);
+  const bool good =
+      kind == TypeKind::kEnum ? define_enumerators(tag, specifier) : define_members(tag, specifier);
   if (!good) return std::nullopt;
   return tag;
 }
@@ -166,7 +194,8 @@ bool Checker::define_members(TypeId tag, const TypeSpecifier& specifier) {
   bool good = true;
   for (const MemberDeclaration& group : specifier.members) {
     if (!group.specifiers.storage.empty()) {
-      report("DECL_BADCLASS", group.specifiers.storage.front().range, "a member has no storage class");
+      report("DECL_BADCLASS", group.specifiers.storage.front().range,
+             "a member has no storage class");
       good = false;
     }
     const auto base = specifiers_type(group.specifiers);
@@ -180,14 +209,15 @@ bool Checker::define_members(TypeId tag, const TypeSpecifier& specifier) {
   }
   if (!good) return false;
   if (!types_.complete(tag, std::move(members))) {
-    report("DECL_INCOMPLETE", specifier.range, types_.name(tag) + " is too large, or has a member of unknown size");
+    report("DECL_INCOMPLETE", specifier.range,
+           types_.name(tag) + " is too large, or has a member of unknown size");
     return false;
   }
   return true;
 }
 
-bool Checker::check_member(const MemberDeclaration& group, const Declarator& declarator, TypeId base,
-                           std::vector<ctypes::Member>& members) {
+bool Checker::check_member(const MemberDeclaration& group, const Declarator& declarator,
+                           TypeId base, std::vector<ctypes::Member>& members) {
   const diag::Range where = declarator.name.empty() ? group.range : declarator.name_range;
   if (declarator.name.empty() && declarator.bit_width == nullptr) {
     report("DECL_MNAME", where, "a member needs a name");
@@ -204,13 +234,16 @@ bool Checker::check_member(const MemberDeclaration& group, const Declarator& dec
     return false;
   }
   const ctypes::Type& type = types_.get(types_.resolve(declared->type));
-  const bool is_tagged = type.kind == TypeKind::kStruct || type.kind == TypeKind::kUnion || type.kind == TypeKind::kEnum;
+  const bool is_tagged = type.kind == TypeKind::kStruct || type.kind == TypeKind::kUnion ||
+                         type.kind == TypeKind::kEnum;
   if (is_tagged && (!type.is_complete || type.size == 0)) {
-    report("DECL_INCOMPLETE", where, "incomplete type " + name_of(declared->type) + ": " + declarator.name);
+    report("DECL_INCOMPLETE", where,
+           "incomplete type " + name_of(declared->type) + ": " + declarator.name);
     return false;
   }
   if (type.kind == TypeKind::kVoid || type.kind == TypeKind::kFunction) {
-    report("DECL_VOIDOBJ", where, "a member cannot be of type " + name_of(declared->type) + ": " + declarator.name);
+    report("DECL_VOIDOBJ", where,
+           "a member cannot be of type " + name_of(declared->type) + ": " + declarator.name);
     return false;
   }
   if (!declarator.name.empty() &&
@@ -240,7 +273,8 @@ std::optional<std::uint32_t> Checker::bit_width(const Declarator& declarator, Ty
     return std::nullopt;
   }
   if (types_.kind(type) != TypeKind::kInteger) {
-    report("DECL_BFTYPE", declarator.name_range, "a bit-field must be an integer: " + declarator.name);
+    report("DECL_BFTYPE", declarator.name_range,
+           "a bit-field must be an integer: " + declarator.name);
     return std::nullopt;
   }
   if (node->value > types_.get(types_.resolve(type)).bits) {
@@ -262,12 +296,14 @@ bool Checker::define_enumerators(TypeId tag, const TypeSpecifier& specifier) {
       const NodePtr value = check_expression(*item.value);
       if (value == nullptr) return false;
       if (value->kind != NodeKind::kInteger) {
-        report("DECL_ENCONST", item.value->range, "the value of " + item.name + " must be an integer constant");
+        report("DECL_ENCONST", item.value->range,
+               "the value of " + item.name + " must be an integer constant");
         return false;
       }
       next = static_cast<std::int64_t>(value->value);
     }
-    if (next > std::numeric_limits<std::int32_t>::max() || next < std::numeric_limits<std::int32_t>::min()) {
+    if (next > std::numeric_limits<std::int32_t>::max() ||
+        next < std::numeric_limits<std::int32_t>::min()) {
       report("DECL_ENOFLOW", item.range, "the value of " + item.name + " does not fit an int");
       return false;
     }
@@ -280,7 +316,8 @@ bool Checker::define_enumerators(TypeId tag, const TypeSpecifier& specifier) {
       return false;
     }
     enumerators.push_back({item.name, next});
-    Symbol& symbol = create_symbol(SymbolKind::kEnumerator, VariableScope::kGlobal, item.name, item.range);
+    Symbol& symbol =
+        create_symbol(SymbolKind::kEnumerator, VariableScope::kGlobal, item.name, item.range);
     symbol.declared = true;
     symbol.type = tag;
     symbol.value = make_integer(static_cast<std::uint64_t>(next), tag, item.range);
@@ -290,9 +327,11 @@ bool Checker::define_enumerators(TypeId tag, const TypeSpecifier& specifier) {
   return true;
 }
 
-// ------------------------------------------------------------------------------------------------------ declarators
+// ------------------------------------------------------------------------------------------------------
+// declarators
 
-std::optional<Checker::Declared> Checker::declarator_type(TypeId base, const Declarator& declarator) {
+std::optional<Checker::Declared> Checker::declarator_type(TypeId base,
+                                                          const Declarator& declarator) {
   Declared out;
   TypeId type = base;
   // The parts read from the name outwards, so the last one belongs to the base.
@@ -324,7 +363,8 @@ std::optional<Checker::Declared> Checker::declarator_type(TypeId base, const Dec
           report("DECL_DYNOBJ", part.range, "an associative array cannot be part of another type");
           return std::nullopt;
         }
-        const auto keys = parameter_types(part.parameters, Prototype::kArray, part.variadic, part.range);
+        const auto keys =
+            parameter_types(part.parameters, Prototype::kArray, part.variadic, part.range);
         if (!keys) return std::nullopt;
         out.associative = true;
         out.keys = *keys;
@@ -332,7 +372,8 @@ std::optional<Checker::Declared> Checker::declarator_type(TypeId base, const Dec
         break;
       }
       case DeclaratorPartKind::kFunction: {
-        const auto parameters = parameter_types(part.parameters, Prototype::kFunction, part.variadic, part.range);
+        const auto parameters =
+            parameter_types(part.parameters, Prototype::kFunction, part.variadic, part.range);
         if (!parameters) return std::nullopt;
         type = types_.function(type, *parameters, part.variadic);
         break;
@@ -365,8 +406,9 @@ std::optional<TypeId> Checker::array_type(TypeId element, const DeclaratorPart& 
   return type;
 }
 
-std::optional<std::vector<TypeId>> Checker::parameter_types(const std::vector<Parameter>& parameters,
-                                                            Prototype prototype, bool variadic, diag::Range range) {
+std::optional<std::vector<TypeId>> Checker::parameter_types(
+    const std::vector<Parameter>& parameters, Prototype prototype, bool variadic,
+    diag::Range range) {
   static constexpr std::string_view kNames[] = {"function", "array", "provider"};
   const std::string what(kNames[static_cast<std::size_t>(prototype)]);
   if (variadic && prototype != Prototype::kFunction) {
@@ -377,7 +419,8 @@ std::optional<std::vector<TypeId>> Checker::parameter_types(const std::vector<Pa
   bool has_void = false;
   for (const Parameter& parameter : parameters) {
     if (!parameter.specifiers.storage.empty()) {
-      report("DECL_PARMCLASS", parameter.specifiers.storage.front().range, "a parameter has no storage class");
+      report("DECL_PARMCLASS", parameter.specifiers.storage.front().range,
+             "a parameter has no storage class");
       return std::nullopt;
     }
     const auto base = specifiers_type(parameter.specifiers);
@@ -386,11 +429,13 @@ std::optional<std::vector<TypeId>> Checker::parameter_types(const std::vector<Pa
     if (!declared) return std::nullopt;
     const bool is_void = types_.kind(declared->type) == TypeKind::kVoid && !declared->associative;
     if (declared->associative || (is_void && prototype == Prototype::kArray)) {
-      report("DECL_PROTO_TYPE", parameter.range, "a parameter of this " + what + " cannot be of this type");
+      report("DECL_PROTO_TYPE", parameter.range,
+             "a parameter of this " + what + " cannot be of this type");
       return std::nullopt;
     }
     if (is_void && !parameter.declarator.name.empty()) {
-      report("DECL_PROTO_NAME", parameter.range, "a void parameter has no name: " + parameter.declarator.name);
+      report("DECL_PROTO_NAME", parameter.range,
+             "a void parameter has no name: " + parameter.declarator.name);
       return std::nullopt;
     }
     has_void = has_void || is_void;
@@ -413,16 +458,19 @@ std::optional<TypeId> Checker::type_name(const TypeName& name) {
   return declared->type;
 }
 
-// -------------------------------------------------------------------------------------------------- what is declared
+// --------------------------------------------------------------------------------------------------
+// what is declared
 
 bool Checker::is_global_name(std::string_view name) const {
-  return globals_.contains(name) || find_builtin(name) != nullptr || find_function(name) != nullptr ||
-         name == "self" || name == "this" || name == "args" || name == "uregs";
+  return globals_.contains(name) || find_builtin(name) != nullptr ||
+         find_function(name) != nullptr || name == "self" || name == "this" || name == "args" ||
+         name == "uregs";
 }
 
 void Checker::check_declaration(const Declaration& declaration) {
   if (declaration.specifiers.storage.size() > 1) {
-    report("DECL_CLASS", declaration.specifiers.storage[1].range, "a declaration has at most one storage class");
+    report("DECL_CLASS", declaration.specifiers.storage[1].range,
+           "a declaration has at most one storage class");
     return;
   }
   const auto type = specifiers_type(declaration.specifiers);
@@ -435,7 +483,8 @@ void Checker::check_declaration(const Declaration& declaration) {
     if (!is_tagged) report("DECL_USELESS", declaration.range, "the declaration declares nothing");
     return;
   }
-  for (const Declarator& declarator : declaration.declarators) declare(declaration, declarator, *type);
+  for (const Declarator& declarator : declaration.declarators)
+    declare(declaration, declarator, *type);
 }
 
 void Checker::declare(const Declaration& declaration, const Declarator& declarator, TypeId base) {
@@ -449,7 +498,8 @@ void Checker::declare(const Declaration& declaration, const Declarator& declarat
   StorageClass storage = StorageClass::kExtern;
   const bool has_storage = !declaration.specifiers.storage.empty();
   if (has_storage) storage = declaration.specifiers.storage.front().storage;
-  const bool is_function = types_.kind(declared->type) == TypeKind::kFunction && !declared->associative;
+  const bool is_function =
+      types_.kind(declared->type) == TypeKind::kFunction && !declared->associative;
   if (has_storage && storage == StorageClass::kTypedef) {
     declare_typedef(declarator, *declared);
     return;
@@ -473,11 +523,13 @@ void Checker::declare(const Declaration& declaration, const Declarator& declarat
   declare_variable(scope, declarator, *declared);
 }
 
-void Checker::declare_variable(VariableScope scope, const Declarator& declarator, const Declared& declared) {
+void Checker::declare_variable(VariableScope scope, const Declarator& declarator,
+                               const Declared& declared) {
   const diag::Range where = declarator.name_range;
   const ctypes::Type& type = types_.get(types_.resolve(declared.type));
   if (type.kind == TypeKind::kArray && !type.is_complete) {
-    report("DECL_ARRNULL", where, "the array needs a size, or the types of its keys: " + declarator.name);
+    report("DECL_ARRNULL", where,
+           "the array needs a size, or the types of its keys: " + declarator.name);
     return;
   }
   Symbol* symbol = find_symbol(scope, declarator.name);
@@ -490,7 +542,8 @@ void Checker::declare_variable(VariableScope scope, const Declarator& declarator
     return;
   }
   if (declared.associative && scope == VariableScope::kThis) {
-    report("DECL_LOCASSC", where, "an associative array cannot be of scope this: " + declarator.name);
+    report("DECL_LOCASSC", where,
+           "an associative array cannot be of scope this: " + declarator.name);
     return;
   }
   if (symbol != nullptr && !symbol->is_fresh()) {
@@ -501,12 +554,15 @@ void Checker::declare_variable(VariableScope scope, const Declarator& declarator
     report("DECL_VOIDOBJ", where, "a variable cannot be of type void: " + declarator.name);
     return;
   }
-  const bool is_tagged = type.kind == TypeKind::kStruct || type.kind == TypeKind::kUnion || type.kind == TypeKind::kEnum;
+  const bool is_tagged = type.kind == TypeKind::kStruct || type.kind == TypeKind::kUnion ||
+                         type.kind == TypeKind::kEnum;
   if (is_tagged && (!type.is_complete || type.size == 0)) {
-    report("DECL_INCOMPLETE", where, "incomplete type " + name_of(declared.type) + ": " + declarator.name);
+    report("DECL_INCOMPLETE", where,
+           "incomplete type " + name_of(declared.type) + ": " + declarator.name);
     return;
   }
-  if (symbol == nullptr) symbol = &create_symbol(SymbolKind::kScalar, scope, declarator.name, where);
+  if (symbol == nullptr)
+    symbol = &create_symbol(SymbolKind::kScalar, scope, declarator.name, where);
   symbol->kind = declared.associative ? SymbolKind::kArray : SymbolKind::kScalar;
   symbol->declared = true;
   symbol->poisoned = false;
@@ -515,7 +571,8 @@ void Checker::declare_variable(VariableScope scope, const Declarator& declarator
   if (declared.associative) symbol->keys = declared.keys;
 }
 
-void Checker::check_redeclaration(const Symbol& symbol, const Declared& declared, const Declarator& declarator) {
+void Checker::check_redeclaration(const Symbol& symbol, const Declared& declared,
+                                  const Declarator& declarator) {
   const bool is_array = symbol.kind == SymbolKind::kArray;
   bool same = symbol.kind == SymbolKind::kScalar || is_array;
   same = same && is_array == declared.associative;
@@ -528,28 +585,34 @@ void Checker::check_redeclaration(const Symbol& symbol, const Declared& declared
   }
   if (same) return;
   std::string text = "identifier redeclared: " + declarator.name;
-  if (symbol.type) text += "; it was " + std::string(kind_name(symbol)) + " of type " + name_of(*symbol.type);
+  if (symbol.type)
+    text += "; it was " + std::string(kind_name(symbol)) + " of type " + name_of(*symbol.type);
   report("DECL_IDRED", declarator.name_range, std::move(text));
 }
 
 void Checker::declare_extern(const Declarator& declarator, TypeId type) {
   const auto [known, added] = externs_.try_emplace(declarator.name, type);
   if (added || types_.resolve(known->second) == types_.resolve(type)) return;
-  report("DECL_IDRED", declarator.name_range,
-         "identifier redeclared: " + declarator.name + "; it was of type " + name_of(known->second));
+  report(
+      "DECL_IDRED", declarator.name_range,
+      "identifier redeclared: " + declarator.name + "; it was of type " + name_of(known->second));
 }
 
 void Checker::declare_typedef(const Declarator& declarator, const Declared& declared) {
   if (is_global_name(declarator.name)) {
-    report("DECL_IDRED", declarator.name_range, "the name is a variable's or function's: " + declarator.name);
+    report("DECL_IDRED", declarator.name_range,
+           "the name is a variable's or function's: " + declarator.name);
     return;
   }
   if (declared.associative) {
-    report("DECL_DYNOBJ", declarator.name_range, "a type cannot be an associative array: " + declarator.name);
+    report("DECL_DYNOBJ", declarator.name_range,
+           "a type cannot be an associative array: " + declarator.name);
     return;
   }
-  // A program may define once more, and differently, the names that in DTrace only a kernel's types would bring.
-  if (types_.find_typedef(declarator.name) && (typedefs_.contains(declarator.name) || !is_system_typedef(declarator.name))) {
+  // A program may define once more, and differently, the names that in DTrace only a kernel's types
+  // would bring.
+  if (types_.find_typedef(declarator.name) &&
+      (typedefs_.contains(declarator.name) || !is_system_typedef(declarator.name))) {
     report("DECL_IDRED", declarator.name_range, "typedef redeclared: " + declarator.name);
     return;
   }
@@ -561,7 +624,8 @@ void Checker::check_inline(const InlineDefinition& definition) {
   const Declarator& declarator = definition.declarator;
   const diag::Range where = declarator.name_range;
   if (!definition.specifiers.storage.empty()) {
-    report("DECL_BADCLASS", definition.specifiers.storage.front().range, "an inline has no storage class");
+    report("DECL_BADCLASS", definition.specifiers.storage.front().range,
+           "an inline has no storage class");
     return;
   }
   if (declarator.name.empty()) {
@@ -581,7 +645,8 @@ void Checker::check_inline(const InlineDefinition& definition) {
     return;
   }
   if (types_.kind(declared->type) == TypeKind::kArray) {
-    report("DECL_ARRNULL", where, "an inline array needs the types of its keys: " + declarator.name);
+    report("DECL_ARRNULL", where,
+           "an inline array needs the types of its keys: " + declarator.name);
     return;
   }
   if (types_.kind(declared->type) == TypeKind::kVoid) {
@@ -589,7 +654,8 @@ void Checker::check_inline(const InlineDefinition& definition) {
     return;
   }
   if (types_.is_by_reference(declared->type) && types_.size(declared->type) == 0) {
-    report("DECL_INCOMPLETE", where, "incomplete type " + name_of(declared->type) + ": " + declarator.name);
+    report("DECL_INCOMPLETE", where,
+           "incomplete type " + name_of(declared->type) + ": " + declarator.name);
     return;
   }
   symbols_.emplace_back();
@@ -615,10 +681,11 @@ void Checker::check_inline(const InlineDefinition& definition) {
   // The value is checked before the name exists: an inline cannot refer to itself.
   NodePtr value = check_expression(*definition.value);
   parameters_.clear();
-  if (value != nullptr && value->kind != NodeKind::kUnsupported && !argument_fits(declared->type, *value)) {
+  if (value != nullptr && value->kind != NodeKind::kUnsupported &&
+      !argument_fits(declared->type, *value)) {
     report("OP_INCOMPAT", definition.value->range,
-           "inline " + declarator.name + " is of type " + name_of(declared->type) + ", its value of type " +
-               name_of(*value));
+           "inline " + declarator.name + " is of type " + name_of(declared->type) +
+               ", its value of type " + name_of(*value));
     value = nullptr;
   }
   symbol.poisoned = value == nullptr;

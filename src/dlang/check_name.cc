@@ -1,4 +1,5 @@
-// The checker's part for names: identifiers, elements of arrays, aggregations, calls and their prototypes.
+// The checker's part for names: identifiers, elements of arrays, aggregations, calls and their
+// prototypes.
 
 #include <algorithm>
 
@@ -48,18 +49,23 @@ bool is_probe_without_arguments(const ProbeDescription& probe) {
 
 }  // namespace
 
-// ------------------------------------------------------------------------------------------------------------ symbols
+// ------------------------------------------------------------------------------------------------------------
+// symbols
 
 Checker::SymbolMap& Checker::scope_map(VariableScope scope) {
   switch (scope) {
-    case VariableScope::kSelf: return selves_;
-    case VariableScope::kThis: return locals_;
-    case VariableScope::kGlobal: break;
+    case VariableScope::kSelf:
+      return selves_;
+    case VariableScope::kThis:
+      return locals_;
+    case VariableScope::kGlobal:
+      break;
   }
   return globals_;
 }
 
-Symbol& Checker::create_symbol(SymbolKind kind, VariableScope scope, std::string_view name, diag::Range range) {
+Symbol& Checker::create_symbol(SymbolKind kind, VariableScope scope, std::string_view name,
+                               diag::Range range) {
   symbols_.emplace_back();
   Symbol& symbol = symbols_.back();
   symbol.kind = kind;
@@ -82,28 +88,34 @@ Symbol* Checker::find_symbol(VariableScope scope, std::string_view name) {
 std::string Checker::spelled(const Symbol& symbol) {
   if (symbol.kind == SymbolKind::kAggregation) return "@" + symbol.name;
   switch (symbol.scope) {
-    case VariableScope::kSelf: return "self->" + symbol.name;
-    case VariableScope::kThis: return "this->" + symbol.name;
-    case VariableScope::kGlobal: break;
+    case VariableScope::kSelf:
+      return "self->" + symbol.name;
+    case VariableScope::kThis:
+      return "this->" + symbol.name;
+    case VariableScope::kGlobal:
+      break;
   }
   return symbol.name;
 }
 
-// -------------------------------------------------------------------------------------------------------- identifiers
+// --------------------------------------------------------------------------------------------------------
+// identifiers
 
 NodePtr Checker::check_identifier(const Identifier& identifier) {
   if (identifier.symbol) {
-    return fail("IDENT_UNDEF", identifier.range,
-                "symbols of programs are not offered yet: " + identifier.module + "`" + identifier.name);
+    return fail(
+        "IDENT_UNDEF", identifier.range,
+        "symbols of programs are not offered yet: " + identifier.module + "`" + identifier.name);
   }
   if (identifier.scope == VariableScope::kGlobal) return check_global(identifier);
   Symbol* symbol = find_symbol(identifier.scope, identifier.name);
   if (symbol != nullptr && symbol->poisoned) return nullptr;
   if (symbol == nullptr || symbol->is_fresh()) {
     Symbol& made = symbol != nullptr ? *symbol
-                                     : create_symbol(SymbolKind::kScalar, identifier.scope, identifier.name,
-                                                     identifier.range);
-    fail("VAR_UNDEF", identifier.range, spelled(made) + " has not been declared or assigned before");
+                                     : create_symbol(SymbolKind::kScalar, identifier.scope,
+                                                     identifier.name, identifier.range);
+    fail("VAR_UNDEF", identifier.range,
+         spelled(made) + " has not been declared or assigned before");
     made.poisoned = true;
     return nullptr;
   }
@@ -121,7 +133,8 @@ NodePtr Checker::check_global(const Identifier& identifier) {
     return symbol_node(*symbol, identifier.range);
   }
   if (const BuiltinVariable* builtin = find_builtin(name)) {
-    NodePtr node = make(NodeKind::kBuiltin, parse_prototype_type(types_, builtin->type), identifier.range);
+    NodePtr node =
+        make(NodeKind::kBuiltin, parse_prototype_type(types_, builtin->type), identifier.range);
     node->builtin = builtin;
     node->lvalue = true;
     return node;
@@ -132,7 +145,8 @@ NodePtr Checker::check_global(const Identifier& identifier) {
                 "call it: " + std::string(function->name) + "()");
   }
   if (name == "args" || name == "uregs") {
-    return fail("IDENT_BADREF", identifier.range, "the array " + name + " is used without an index");
+    return fail("IDENT_BADREF", identifier.range,
+                "the array " + name + " is used without an index");
   }
   if (name == "self" || name == "this") {
     return fail("IDENT_BADREF", identifier.range, name + " is followed by -> and a name");
@@ -141,7 +155,8 @@ NodePtr Checker::check_global(const Identifier& identifier) {
     return fail("UNKNOWN", identifier.range, name + " is not offered yet");
   }
   if (const NamedConstant* constant = find_constant(name)) {
-    return make_integer(static_cast<std::uint64_t>(std::int64_t{constant->value}), ctypes::kInt, identifier.range);
+    return make_integer(static_cast<std::uint64_t>(std::int64_t{constant->value}), ctypes::kInt,
+                        identifier.range);
   }
   return fail("IDENT_UNDEF", identifier.range, "there is no variable " + name);
 }
@@ -168,8 +183,10 @@ NodePtr Checker::symbol_node(Symbol& symbol, diag::Range range) {
     case SymbolKind::kArrayInline:
     case SymbolKind::kAggregation:
       return fail("IDENT_BADREF", range,
-                  "the " + std::string(kind_name(symbol)) + " " + spelled(symbol) + " is used without an index");
-    case SymbolKind::kScalar: break;
+                  "the " + std::string(kind_name(symbol)) + " " + spelled(symbol) +
+                      " is used without an index");
+    case SymbolKind::kScalar:
+      break;
   }
   if (!symbol.type) return nullptr;
   NodePtr node = make(NodeKind::kVariable, *symbol.type, range);
@@ -179,21 +196,26 @@ NodePtr Checker::symbol_node(Symbol& symbol, diag::Range range) {
   return node;
 }
 
-// ----------------------------------------------------------------------------------------------------------- indexing
+// -----------------------------------------------------------------------------------------------------------
+// indexing
 
 NodePtr Checker::check_index(const Index& index, Create create) {
   const Expression& base = *index.base;
   if (base.kind == ExpressionKind::kAggregation) return check_aggregation(index, create);
-  if (const auto* inner = base.get_if<Index>(); inner != nullptr && inner->base->kind == ExpressionKind::kAggregation) {
+  if (const auto* inner = base.get_if<Index>();
+      inner != nullptr && inner->base->kind == ExpressionKind::kAggregation) {
     return fail("AGG_MDIM", index.range,
                 "@" + inner->base->as<AggregationReference>().name + " is indexed twice; write @" +
                     inner->base->as<AggregationReference>().name + "[a, b]");
   }
   const auto* identifier = base.get_if<Identifier>();
-  if (identifier == nullptr || identifier->symbol) return check_pointer_index(check_expression(base), index);
+  if (identifier == nullptr || identifier->symbol)
+    return check_pointer_index(check_expression(base), index);
 
-  if (identifier->scope == VariableScope::kGlobal && find_symbol(VariableScope::kGlobal, identifier->name) == nullptr) {
-    if (identifier->name == "args" || identifier->name == "uregs") return check_builtin_array(*identifier, index);
+  if (identifier->scope == VariableScope::kGlobal &&
+      find_symbol(VariableScope::kGlobal, identifier->name) == nullptr) {
+    if (identifier->name == "args" || identifier->name == "uregs")
+      return check_builtin_array(*identifier, index);
     if (is_global_name(identifier->name) || find_constant(identifier->name) != nullptr) {
       return check_pointer_index(check_expression(base), index);
     }
@@ -202,12 +224,14 @@ NodePtr Checker::check_index(const Index& index, Create create) {
   if (symbol != nullptr && symbol->poisoned) return nullptr;
   if (symbol == nullptr || symbol->is_fresh()) {
     if (symbol == nullptr) {
-      symbol = &create_symbol(SymbolKind::kArray, identifier->scope, identifier->name, identifier->range);
+      symbol = &create_symbol(SymbolKind::kArray, identifier->scope, identifier->name,
+                              identifier->range);
     }
     symbol->kind = SymbolKind::kArray;
     if (identifier->scope == VariableScope::kThis) {
       symbol->poisoned = true;
-      return fail("ARR_LOCAL", index.range, "an associative array cannot be of scope this: " + symbol->name);
+      return fail("ARR_LOCAL", index.range,
+                  "an associative array cannot be of scope this: " + symbol->name);
     }
     if (create == Create::kNo) {
       symbol->poisoned = true;
@@ -253,20 +277,26 @@ NodePtr Checker::check_builtin_array(const Identifier& identifier, const Index& 
   if (!keys) return nullptr;
   const std::string& name = identifier.name;
   if (keys->size() != 1) {
-    return fail("PROTO_LEN", index.range, name + "[] takes 1 index, not " + std::to_string(keys->size()));
+    return fail("PROTO_LEN", index.range,
+                name + "[] takes 1 index, not " + std::to_string(keys->size()));
   }
   const Node& key = *keys->front();
   if (key.kind != NodeKind::kInteger) {
-    return fail("PROTO_ARG", index.range,
-                "the index of " + name + "[] must be an integer constant; this is of type " + name_of(key));
+    return fail(
+        "PROTO_ARG", index.range,
+        "the index of " + name + "[] must be an integer constant; this is of type " + name_of(key));
   }
   const auto number = static_cast<std::int64_t>(key.value);
-  const auto not_offered = [&] { return fail("UNKNOWN", index.range, name + "[] is not offered yet"); };
+  const auto not_offered = [&] {
+    return fail("UNKNOWN", index.range, name + "[] is not offered yet");
+  };
   if (name == "uregs") {
-    if (number < 0) return fail("REGS_IDX", index.range, "uregs[] has no register " + std::to_string(number));
+    if (number < 0)
+      return fail("REGS_IDX", index.range, "uregs[] has no register " + std::to_string(number));
     return not_offered();
   }
-  if (clause_ == nullptr) return fail("ARGS_NONE", index.range, "args[] has a meaning in clauses only");
+  if (clause_ == nullptr)
+    return fail("ARGS_NONE", index.range, "args[] has a meaning in clauses only");
   if (std::ranges::all_of(clause_->probes, is_probe_without_arguments)) {
     return fail("ARGS_IDX", index.range, "this probe has no arguments");
   }
@@ -295,7 +325,8 @@ NodePtr Checker::check_builtin_array(const Identifier& identifier, const Index& 
   }
   if (number > 9 || !type) return not_offered();
   if (!types_.is_scalar(*type)) {
-    return fail("UNKNOWN", index.range, "an argument of type " + name_of(*type) + " is not offered yet");
+    return fail("UNKNOWN", index.range,
+                "an argument of type " + name_of(*type) + " is not offered yet");
   }
   NodePtr argument = make(NodeKind::kBuiltin, ctypes::kLong, index.range);
   argument->builtin = find_builtin("arg" + std::to_string(number));
@@ -310,7 +341,8 @@ NodePtr Checker::check_pointer_index(NodePtr base, const Index& index) {
   if (keys->size() != 1) {
     return fail("ARR_BADREF", index.range, "this is not an associative array; it takes one index");
   }
-  NodePtr sum = check_additive(BinaryOperator::kAdd, std::move(base), std::move(keys->front()), index.range);
+  NodePtr sum =
+      check_additive(BinaryOperator::kAdd, std::move(base), std::move(keys->front()), index.range);
   return sum == nullptr ? nullptr : check_dereference(std::move(sum), index.range);
 }
 
@@ -321,7 +353,8 @@ NodePtr Checker::check_aggregation(const Expression& expression, Create create) 
   Symbol* symbol = found == aggregations_.end() ? nullptr : found->second;
   if (symbol == nullptr) {
     if (create == Create::kNo && index == nullptr) {
-      return fail("IDENT_UNDEF", reference.range, "there is no aggregation @" + reference.name + " before this");
+      return fail("IDENT_UNDEF", reference.range,
+                  "there is no aggregation @" + reference.name + " before this");
     }
     symbols_.emplace_back();
     symbol = &symbols_.back();
@@ -342,7 +375,8 @@ NodePtr Checker::check_aggregation(const Expression& expression, Create create) 
   return node;
 }
 
-std::optional<std::vector<NodePtr>> Checker::check_all(const std::vector<ExpressionPtr>& expressions) {
+std::optional<std::vector<NodePtr>> Checker::check_all(
+    const std::vector<ExpressionPtr>& expressions) {
   std::vector<NodePtr> nodes;
   bool good = true;
   for (const ExpressionPtr& expression : expressions) {
@@ -359,8 +393,8 @@ bool Checker::check_keys(Symbol& symbol, std::span<const NodePtr> keys, diag::Ra
       const ctypes::TypeKind kind = types_.kind(keys[i]->type);
       if (kind != ctypes::TypeKind::kDynamic && kind != ctypes::TypeKind::kVoid) continue;
       report("KEY_TYPE", keys[i]->range,
-             "a value of type " + name_of(*keys[i]) + " cannot be a key: key #" + std::to_string(i + 1) + " of " +
-                 spelled(symbol));
+             "a value of type " + name_of(*keys[i]) + " cannot be a key: key #" +
+                 std::to_string(i + 1) + " of " + spelled(symbol));
       return false;
     }
     std::vector<TypeId> types;
@@ -370,7 +404,8 @@ bool Checker::check_keys(Symbol& symbol, std::span<const NodePtr> keys, diag::Ra
   }
   if (symbol.keys->size() != keys.size()) {
     report("PROTO_LEN", range,
-           spelled(symbol) + "[] has " + plural(symbol.keys->size(), "key") + ", not " + std::to_string(keys.size()));
+           spelled(symbol) + "[] has " + plural(symbol.keys->size(), "key") + ", not " +
+               std::to_string(keys.size()));
     return false;
   }
   for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -383,7 +418,8 @@ bool Checker::check_keys(Symbol& symbol, std::span<const NodePtr> keys, diag::Ra
   return true;
 }
 
-// -------------------------------------------------------------------------------------------------------------- calls
+// --------------------------------------------------------------------------------------------------------------
+// calls
 
 NodePtr Checker::check_call(const Call& call) {
   const auto* callee = call.callee->get_if<Identifier>();
@@ -408,20 +444,23 @@ NodePtr Checker::check_call(const Call& call) {
   return node;
 }
 
-bool Checker::check_arguments(const FunctionInfo& function, std::span<const NodePtr> arguments, diag::Range range) {
+bool Checker::check_arguments(const FunctionInfo& function, std::span<const NodePtr> arguments,
+                              diag::Range range) {
   const Parameters parameters = split_parameters(function.parameters);
   const std::string name(function.name);
   if (arguments.size() < parameters.required) {
     const bool exact = !parameters.variadic && parameters.required == parameters.types.size();
     report("PROTO_LEN", range,
-           name + "() takes " + (exact ? "" : "at least ") + plural(parameters.required, "argument") + ", not " +
+           name + "() takes " + (exact ? "" : "at least ") +
+               plural(parameters.required, "argument") + ", not " +
                std::to_string(arguments.size()));
     return false;
   }
   if (!parameters.variadic && arguments.size() > parameters.types.size()) {
     const bool exact = parameters.required == parameters.types.size();
     report("PROTO_LEN", range,
-           name + "() takes " + (exact ? "" : "at most ") + plural(parameters.types.size(), "argument") + ", not " +
+           name + "() takes " + (exact ? "" : "at most ") +
+               plural(parameters.types.size(), "argument") + ", not " +
                std::to_string(arguments.size()));
     return false;
   }
@@ -430,21 +469,26 @@ bool Checker::check_arguments(const FunctionInfo& function, std::span<const Node
     const TypeId type = parse_prototype_type(types_, parameters.types[i]);
     if (argument_fits(type, *arguments[i])) continue;
     report("PROTO_ARG", arguments[i]->range,
-           "argument #" + std::to_string(i + 1) + " of " + name + "() must be of type " + name_of(type) +
-               "; this is of type " + name_of(*arguments[i]));
+           "argument #" + std::to_string(i + 1) + " of " + name + "() must be of type " +
+               name_of(type) + "; this is of type " + name_of(*arguments[i]));
     return false;
   }
   return true;
 }
 
-// ------------------------------------------------------------------------------------------------------------ targets
+// ------------------------------------------------------------------------------------------------------------
+// targets
 
 NodePtr Checker::check_target(const Expression& expression) {
   switch (expression.kind) {
-    case ExpressionKind::kAggregation: return check_aggregation(expression, Create::kYes);
-    case ExpressionKind::kIndex: return check_index(expression.as<Index>(), Create::kYes);
-    case ExpressionKind::kIdentifier: break;
-    default: return check_expression(expression);
+    case ExpressionKind::kAggregation:
+      return check_aggregation(expression, Create::kYes);
+    case ExpressionKind::kIndex:
+      return check_index(expression.as<Index>(), Create::kYes);
+    case ExpressionKind::kIdentifier:
+      break;
+    default:
+      return check_expression(expression);
   }
   const auto& identifier = expression.as<Identifier>();
   if (identifier.symbol) return check_identifier(identifier);
@@ -454,7 +498,8 @@ NodePtr Checker::check_target(const Expression& expression) {
     return check_global(identifier);
   }
   if (symbol == nullptr) {
-    symbol = &create_symbol(SymbolKind::kScalar, identifier.scope, identifier.name, identifier.range);
+    symbol =
+        &create_symbol(SymbolKind::kScalar, identifier.scope, identifier.name, identifier.range);
   }
   if (symbol->poisoned || symbol->is_fresh()) {
     symbol->poisoned = false;

@@ -1,7 +1,7 @@
 // The checker's part for operators, with the folding of integer constants.
 //
-// Arithmetic is typed as DTrace types it: the wider operand's type wins, nothing is promoted to int, and a constant is
-// folded in 64 bits whatever its type.
+// Arithmetic is typed as DTrace types it: the wider operand's type wins, nothing is promoted to
+// int, and a constant is folded in 64 bits whatever its type.
 
 #include <algorithm>
 #include <array>
@@ -16,13 +16,17 @@ using ctypes::TypeId;
 using ctypes::TypeKind;
 
 // What a constant expression is, once its two operands are known; nullopt: division by zero.
-std::optional<std::uint64_t> fold_value(BinaryOperator op, std::uint64_t l, std::uint64_t r, bool is_signed) {
+std::optional<std::uint64_t> fold_value(BinaryOperator op, std::uint64_t l, std::uint64_t r,
+                                        bool is_signed) {
   const auto sl = static_cast<std::int64_t>(l);
   const auto sr = static_cast<std::int64_t>(r);
   switch (op) {
-    case BinaryOperator::kMultiply: return l * r;
-    case BinaryOperator::kAdd: return l + r;
-    case BinaryOperator::kSubtract: return l - r;
+    case BinaryOperator::kMultiply:
+      return l * r;
+    case BinaryOperator::kAdd:
+      return l + r;
+    case BinaryOperator::kSubtract:
+      return l - r;
     case BinaryOperator::kDivide:
       if (r == 0) return std::nullopt;
       if (!is_signed) return l / r;
@@ -31,22 +35,36 @@ std::optional<std::uint64_t> fold_value(BinaryOperator op, std::uint64_t l, std:
       if (r == 0) return std::nullopt;
       if (!is_signed) return l % r;
       return sr == -1 ? 0 : static_cast<std::uint64_t>(sl % sr);
-    case BinaryOperator::kShiftLeft: return l << (r & 63);
+    case BinaryOperator::kShiftLeft:
+      return l << (r & 63);
     case BinaryOperator::kShiftRight:
       return is_signed ? static_cast<std::uint64_t>(sl >> (r & 63)) : l >> (r & 63);
-    case BinaryOperator::kBitAnd: return l & r;
-    case BinaryOperator::kBitOr: return l | r;
-    case BinaryOperator::kBitXor: return l ^ r;
-    case BinaryOperator::kLess: return is_signed ? sl < sr : l < r;
-    case BinaryOperator::kLessEqual: return is_signed ? sl <= sr : l <= r;
-    case BinaryOperator::kGreater: return is_signed ? sl > sr : l > r;
-    case BinaryOperator::kGreaterEqual: return is_signed ? sl >= sr : l >= r;
-    case BinaryOperator::kEqual: return l == r;
-    case BinaryOperator::kNotEqual: return l != r;
-    case BinaryOperator::kLogicalAnd: return l != 0 && r != 0;
-    case BinaryOperator::kLogicalOr: return l != 0 || r != 0;
-    case BinaryOperator::kLogicalXor: return (l != 0) != (r != 0);
-    case BinaryOperator::kComma: return r;
+    case BinaryOperator::kBitAnd:
+      return l & r;
+    case BinaryOperator::kBitOr:
+      return l | r;
+    case BinaryOperator::kBitXor:
+      return l ^ r;
+    case BinaryOperator::kLess:
+      return is_signed ? sl < sr : l < r;
+    case BinaryOperator::kLessEqual:
+      return is_signed ? sl <= sr : l <= r;
+    case BinaryOperator::kGreater:
+      return is_signed ? sl > sr : l > r;
+    case BinaryOperator::kGreaterEqual:
+      return is_signed ? sl >= sr : l >= r;
+    case BinaryOperator::kEqual:
+      return l == r;
+    case BinaryOperator::kNotEqual:
+      return l != r;
+    case BinaryOperator::kLogicalAnd:
+      return l != 0 && r != 0;
+    case BinaryOperator::kLogicalOr:
+      return l != 0 || r != 0;
+    case BinaryOperator::kLogicalXor:
+      return (l != 0) != (r != 0);
+    case BinaryOperator::kComma:
+      return r;
   }
   return 0;
 }
@@ -58,22 +76,28 @@ bool is_comparison(BinaryOperator op) {
     case BinaryOperator::kGreater:
     case BinaryOperator::kGreaterEqual:
     case BinaryOperator::kEqual:
-    case BinaryOperator::kNotEqual: return true;
-    default: return false;
+    case BinaryOperator::kNotEqual:
+      return true;
+    default:
+      return false;
   }
 }
 
 bool is_logical(BinaryOperator op) {
-  return op == BinaryOperator::kLogicalAnd || op == BinaryOperator::kLogicalOr || op == BinaryOperator::kLogicalXor;
+  return op == BinaryOperator::kLogicalAnd || op == BinaryOperator::kLogicalOr ||
+         op == BinaryOperator::kLogicalXor;
 }
 
-bool is_shift(BinaryOperator op) { return op == BinaryOperator::kShiftLeft || op == BinaryOperator::kShiftRight; }
+bool is_shift(BinaryOperator op) {
+  return op == BinaryOperator::kShiftLeft || op == BinaryOperator::kShiftRight;
+}
 
 std::uint64_t keep_bits(std::uint64_t value, std::uint64_t bytes, bool is_signed) {
   if (bytes == 0 || bytes >= 8) return value;
   const auto shift = static_cast<unsigned>(64 - bytes * 8);
   value <<= shift;
-  return is_signed ? static_cast<std::uint64_t>(static_cast<std::int64_t>(value) >> shift) : value >> shift;
+  return is_signed ? static_cast<std::uint64_t>(static_cast<std::int64_t>(value) >> shift)
+                   : value >> shift;
 }
 
 bool is_action(const Node& node) {
@@ -84,22 +108,33 @@ bool is_action(const Node& node) {
 
 NodePtr Checker::check_expression(const Expression& e) {
   switch (e.kind) {
-    case ExpressionKind::kInteger: return check_integer(e.as<IntegerLiteral>());
+    case ExpressionKind::kInteger:
+      return check_integer(e.as<IntegerLiteral>());
     case ExpressionKind::kString: {
       NodePtr node = make(NodeKind::kString, ctypes::kString, e.range);
       node->text = e.as<StringLiteral>().value;
       return node;
     }
-    case ExpressionKind::kIdentifier: return check_identifier(e.as<Identifier>());
-    case ExpressionKind::kAggregation: return check_aggregation(e, Create::kNo);
-    case ExpressionKind::kIndex: return check_index(e.as<Index>(), Create::kNo);
-    case ExpressionKind::kCall: return check_call(e.as<Call>());
-    case ExpressionKind::kMember: return check_member(e.as<Member>());
-    case ExpressionKind::kUnary: return check_unary(e.as<Unary>());
-    case ExpressionKind::kBinary: return check_binary(e.as<Binary>());
-    case ExpressionKind::kAssign: return check_assign(e.as<Assign>());
-    case ExpressionKind::kConditional: return check_conditional(e.as<Conditional>());
-    case ExpressionKind::kCast: return check_cast(e.as<Cast>());
+    case ExpressionKind::kIdentifier:
+      return check_identifier(e.as<Identifier>());
+    case ExpressionKind::kAggregation:
+      return check_aggregation(e, Create::kNo);
+    case ExpressionKind::kIndex:
+      return check_index(e.as<Index>(), Create::kNo);
+    case ExpressionKind::kCall:
+      return check_call(e.as<Call>());
+    case ExpressionKind::kMember:
+      return check_member(e.as<Member>());
+    case ExpressionKind::kUnary:
+      return check_unary(e.as<Unary>());
+    case ExpressionKind::kBinary:
+      return check_binary(e.as<Binary>());
+    case ExpressionKind::kAssign:
+      return check_assign(e.as<Assign>());
+    case ExpressionKind::kConditional:
+      return check_conditional(e.as<Conditional>());
+    case ExpressionKind::kCast:
+      return check_cast(e.as<Cast>());
     case ExpressionKind::kSizeofType: {
       const auto type = type_name(*e.as<SizeofType>().type);
       if (!type) return nullptr;
@@ -108,7 +143,8 @@ NodePtr Checker::check_expression(const Expression& e) {
       }
       return make_integer(types_.size(*type), *types_.find_typedef("size_t"), e.range);
     }
-    case ExpressionKind::kOffsetof: return check_offsetof(e.as<Offsetof>());
+    case ExpressionKind::kOffsetof:
+      return check_offsetof(e.as<Offsetof>());
     case ExpressionKind::kXlate: {
       const auto& xlate = e.as<Xlate>();
       const auto type = type_name(*xlate.type);
@@ -141,14 +177,16 @@ NodePtr Checker::check_integer(const IntegerLiteral& literal) {
     std::uint64_t value = literal.value;
     if (literal.negative) {
       value = 0 - value;
-      if (!types_.is_signed(kCandidates[i].type)) value = keep_bits(value, types_.size(kCandidates[i].type), false);
+      if (!types_.is_signed(kCandidates[i].type))
+        value = keep_bits(value, types_.size(kCandidates[i].type), false);
     }
     return make_integer(value, kCandidates[i].type, literal.range);
   }
   return fail("INT_OFLOW", literal.range, "the constant does not fit any integer type");
 }
 
-// ------------------------------------------------------------------------------------------------------------ members
+// ------------------------------------------------------------------------------------------------------------
+// members
 
 NodePtr Checker::check_member(const Member& member) {
   NodePtr base = check_expression(*member.base);
@@ -171,19 +209,22 @@ NodePtr Checker::check_member(const Member& member) {
     return fail("UNKNOWN", member.range, std::string(base->builtin->name) + " is not offered yet");
   }
   if (!structure.is_complete) {
-    return fail("OP_INCOMPLETE", member.range, "the members of " + name_of(type) + " are not known");
+    return fail("OP_INCOMPLETE", member.range,
+                "the members of " + name_of(type) + " are not known");
   }
   const auto found = types_.find_member(type, member.name);
-  if (!found) return fail("TYPE_MEMBER", member.name_range, name_of(type) + " has no member " + member.name);
+  if (!found)
+    return fail("TYPE_MEMBER", member.name_range, name_of(type) + " has no member " + member.name);
   // curcpu is no pointer here; the one member that has a meaning is.
-  if (base->builtin != nullptr && base->kind == NodeKind::kBuiltin && base->builtin->name == "curcpu" &&
-      member.name == "cpu_id") {
+  if (base->builtin != nullptr && base->kind == NodeKind::kBuiltin &&
+      base->builtin->name == "curcpu" && member.name == "cpu_id") {
     NodePtr node = make(NodeKind::kBuiltin, ctypes::kInt, member.range);
     node->builtin = find_builtin("cpu");
     node->lvalue = true;
     return node;
   }
-  const TypeId result = found->bit_width != 0 ? types_.bit_field(found->type, found->bit_width) : found->type;
+  const TypeId result =
+      found->bit_width != 0 ? types_.bit_field(found->type, found->bit_width) : found->type;
   NodePtr node = make(NodeKind::kMember, result, member.range);
   const bool is_array = types_.kind(found->type) == TypeKind::kArray;
   node->lvalue = (arrow || base->lvalue) && !is_array;
@@ -198,42 +239,55 @@ NodePtr Checker::check_offsetof(const Offsetof& expression) {
   const auto type = type_name(*expression.type);
   if (!type) return nullptr;
   const TypeKind kind = types_.kind(*type);
-  if ((kind != TypeKind::kStruct && kind != TypeKind::kUnion) || !types_.get(types_.resolve(*type)).is_complete) {
-    return fail("OFFSETOF_TYPE", expression.range, "offsetof() needs a structure or union, not " + name_of(*type));
+  if ((kind != TypeKind::kStruct && kind != TypeKind::kUnion) ||
+      !types_.get(types_.resolve(*type)).is_complete) {
+    return fail("OFFSETOF_TYPE", expression.range,
+                "offsetof() needs a structure or union, not " + name_of(*type));
   }
   const auto found = types_.find_member(*type, expression.member);
   if (!found) {
-    return fail("UNKNOWN", expression.member_range, name_of(*type) + " has no member " + expression.member);
+    return fail("UNKNOWN", expression.member_range,
+                name_of(*type) + " has no member " + expression.member);
   }
-  if (found->bit_width != 0 && is_bit_field(types_.bit_field(found->type, found->bit_width), types_)) {
-    return fail("OFFSETOF_BITFIELD", expression.member_range, "a bit-field has no offset: " + expression.member);
+  if (found->bit_width != 0 &&
+      is_bit_field(types_.bit_field(found->type, found->bit_width), types_)) {
+    return fail("OFFSETOF_BITFIELD", expression.member_range,
+                "a bit-field has no offset: " + expression.member);
   }
   return make_integer(found->bit_offset / 8, ctypes::kInt, expression.range);
 }
 
-// ---------------------------------------------------------------------------------------------------- unary operators
+// ----------------------------------------------------------------------------------------------------
+// unary operators
 
 NodePtr Checker::check_unary(const Unary& unary) {
   switch (unary.op) {
     case UnaryOperator::kPreIncrement:
     case UnaryOperator::kPreDecrement:
     case UnaryOperator::kPostIncrement:
-    case UnaryOperator::kPostDecrement: return check_increment(unary);
-    case UnaryOperator::kSizeof: return check_sizeof(unary);
-    default: break;
+    case UnaryOperator::kPostDecrement:
+      return check_increment(unary);
+    case UnaryOperator::kSizeof:
+      return check_sizeof(unary);
+    default:
+      break;
   }
   NodePtr operand = check_expression(*unary.operand);
   if (operand == nullptr) return nullptr;
   const std::string op(spelling(unary.op));
   NodeKind kind = NodeKind::kMinus;
   switch (unary.op) {
-    case UnaryOperator::kDereference: return check_dereference(std::move(operand), unary.range);
-    case UnaryOperator::kAddress: return check_address(std::move(operand), unary.range);
-    case UnaryOperator::kStringof: return check_stringof(std::move(operand), unary.range);
+    case UnaryOperator::kDereference:
+      return check_dereference(std::move(operand), unary.range);
+    case UnaryOperator::kAddress:
+      return check_address(std::move(operand), unary.range);
+    case UnaryOperator::kStringof:
+      return check_stringof(std::move(operand), unary.range);
     case UnaryOperator::kPlus:
     case UnaryOperator::kMinus:
       if (!types_.is_integer(operand->type)) {
-        return fail("OP_ARITH", unary.range, "unary " + op + " needs a number; this is of type " + name_of(*operand));
+        return fail("OP_ARITH", unary.range,
+                    "unary " + op + " needs a number; this is of type " + name_of(*operand));
       }
       if (unary.op == UnaryOperator::kPlus) {
         operand->lvalue = false;
@@ -250,14 +304,17 @@ NodePtr Checker::check_unary(const Unary& unary) {
       break;
     case UnaryOperator::kComplement:
       if (!types_.is_integer(operand->type)) {
-        return fail("OP_INT", unary.range, "~ needs an integer; this is of type " + name_of(*operand));
+        return fail("OP_INT", unary.range,
+                    "~ needs an integer; this is of type " + name_of(*operand));
       }
-      if (operand->kind == NodeKind::kInteger) return make_integer(~operand->value, operand->type, unary.range);
+      if (operand->kind == NodeKind::kInteger)
+        return make_integer(~operand->value, operand->type, unary.range);
       kind = NodeKind::kComplement;
       break;
     default:
       if (!types_.is_scalar(operand->type)) {
-        return fail("OP_SCALAR", unary.range, op + " needs a number or pointer; this is of type " + name_of(*operand));
+        return fail("OP_SCALAR", unary.range,
+                    op + " needs a number or pointer; this is of type " + name_of(*operand));
       }
       if (operand->kind == NodeKind::kInteger) {
         return make_integer(operand->value == 0 ? 1 : 0, operand->type, unary.range);
@@ -282,8 +339,10 @@ NodePtr Checker::check_dereference(NodePtr operand, diag::Range range) {
   }
   const TypeId target = types_.pointed_to(operand->type);
   const TypeKind kind = types_.kind(target);
-  if (kind == TypeKind::kVoid) return fail("DEREF_VOID", range, "a pointer to void cannot be followed");
-  if (kind == TypeKind::kFunction) return fail("DEREF_FUNC", range, "a pointer to a function cannot be followed");
+  if (kind == TypeKind::kVoid)
+    return fail("DEREF_VOID", range, "a pointer to void cannot be followed");
+  if (kind == TypeKind::kFunction)
+    return fail("DEREF_FUNC", range, "a pointer to a function cannot be followed");
   NodePtr node = make(NodeKind::kDereference, target, range);
   node->lvalue = kind != TypeKind::kArray;
   const bool is_sum = operand->kind == NodeKind::kBinary && operand->op == BinaryOperator::kAdd;
@@ -299,12 +358,16 @@ NodePtr Checker::check_address(NodePtr operand, diag::Range range) {
     case NodeKind::kBuiltin:
     case NodeKind::kInline:
     case NodeKind::kParameter:
-    case NodeKind::kAggregation: return fail("ADDROF_VAR", range, "a variable has no address");
-    default: break;
+    case NodeKind::kAggregation:
+      return fail("ADDROF_VAR", range, "a variable has no address");
+    default:
+      break;
   }
-  if (types_.kind(operand->type) == TypeKind::kDynamic) return fail("ADDROF_VAR", range, "this has no address");
+  if (types_.kind(operand->type) == TypeKind::kDynamic)
+    return fail("ADDROF_VAR", range, "this has no address");
   if (!operand->lvalue) return fail("ADDROF_LVAL", range, "this has no address");
-  if (is_bit_field(operand->type, types_)) return fail("ADDROF_BITFIELD", range, "a bit-field has no address");
+  if (is_bit_field(operand->type, types_))
+    return fail("ADDROF_BITFIELD", range, "a bit-field has no address");
   NodePtr node = make(NodeKind::kAddress, types_.pointer_to(operand->type), range);
   node->operands.push_back(std::move(operand));
   return node;
@@ -319,25 +382,31 @@ NodePtr Checker::check_sizeof(const Unary& unary) {
   std::uint64_t size = types_.size(operand->type);
   if (operand->kind == NodeKind::kString) size = operand->text.size() + 1;
   if (size == 0) {
-    return fail("SIZEOF_TYPE", unary.range, "the size of a value of type " + name_of(*operand) + " is not known");
+    return fail("SIZEOF_TYPE", unary.range,
+                "the size of a value of type " + name_of(*operand) + " is not known");
   }
   return make_integer(size, *types_.find_typedef("size_t"), unary.range);
 }
 
 NodePtr Checker::check_stringof(NodePtr operand, diag::Range range) {
-  if (!types_.is_scalar(operand->type) && !types_.is_pointer(operand->type) && !types_.is_string_like(operand->type)) {
-    return fail("STRINGOF_TYPE", range, "stringof() cannot be applied to a value of type " + name_of(*operand));
+  if (!types_.is_scalar(operand->type) && !types_.is_pointer(operand->type) &&
+      !types_.is_string_like(operand->type)) {
+    return fail("STRINGOF_TYPE", range,
+                "stringof() cannot be applied to a value of type " + name_of(*operand));
   }
   NodePtr node = make(NodeKind::kStringof, ctypes::kString, range);
   node->operands.push_back(std::move(operand));
   return node;
 }
 
-// --------------------------------------------------------------------------------------------------- binary operators
+// ---------------------------------------------------------------------------------------------------
+// binary operators
 
-NodePtr Checker::incompatible(std::string_view op, const Node& left, const Node& right, diag::Range range) {
+NodePtr Checker::incompatible(std::string_view op, const Node& left, const Node& right,
+                              diag::Range range) {
   return fail("OP_INCOMPAT", range,
-              "operands of " + std::string(op) + " do not go together: " + name_of(left) + " and " + name_of(right));
+              "operands of " + std::string(op) + " do not go together: " + name_of(left) + " and " +
+                  name_of(right));
 }
 
 std::optional<TypeId> Checker::pointer_meeting(const Node& left, const Node& right) const {
@@ -347,7 +416,8 @@ std::optional<TypeId> Checker::pointer_meeting(const Node& left, const Node& rig
   const bool left_is_integer = types_.is_integer(left.type);
   const bool right_is_integer = types_.is_integer(right.type);
   if (left_is_integer && right_is_integer) return std::nullopt;
-  if ((left_is_integer && !left.is_zero()) || (right_is_integer && !right.is_zero())) return std::nullopt;
+  if ((left_is_integer && !left.is_zero()) || (right_is_integer && !right.is_zero()))
+    return std::nullopt;
   const auto is_pointer = [](TypeKind kind) {
     return kind == TypeKind::kPointer || kind == TypeKind::kArray || kind == TypeKind::kString;
   };
@@ -357,7 +427,8 @@ std::optional<TypeId> Checker::pointer_meeting(const Node& left, const Node& rig
   const TypeId lt = lk == TypeKind::kString ? ctypes::kChar : types_.pointed_to(left.type);
   const TypeId rt = rk == TypeKind::kString ? ctypes::kChar : types_.pointed_to(right.type);
   const bool right_is_void = types_.kind(rt) == TypeKind::kVoid;
-  if (types_.kind(lt) != TypeKind::kVoid && !right_is_void && !types_.compatible(lt, rt)) return std::nullopt;
+  if (types_.kind(lt) != TypeKind::kVoid && !right_is_void && !types_.compatible(lt, rt))
+    return std::nullopt;
   return right_is_void ? left.type : right.type;
 }
 
@@ -372,7 +443,8 @@ bool Checker::argument_fits(const Node& parameter, const Node& argument) const {
   if (types_.is_integer(parameter.type) && types_.is_integer(argument.type)) return true;
   if (types_.is_string_like(parameter.type) && types_.is_string_like(argument.type)) return true;
   const TypeKind kind = types_.kind(parameter.type);
-  if (kind == types_.kind(argument.type) && (kind == TypeKind::kStack || kind == TypeKind::kSymbol)) return true;
+  if (kind == types_.kind(argument.type) && (kind == TypeKind::kStack || kind == TypeKind::kSymbol))
+    return true;
   if (kind == TypeKind::kFunction || kind == TypeKind::kStruct || kind == TypeKind::kUnion) {
     return types_.compatible(parameter.type, argument.type);
   }
@@ -381,14 +453,16 @@ bool Checker::argument_fits(const Node& parameter, const Node& argument) const {
 
 NodePtr Checker::check_binary(const Binary& binary) {
   NodePtr left = check_expression(*binary.left);
-  NodePtr constant = left != nullptr && is_comparison(binary.op) ? enumerator_operand(binary, left) : nullptr;
+  NodePtr constant =
+      left != nullptr && is_comparison(binary.op) ? enumerator_operand(binary, left) : nullptr;
   NodePtr right = constant != nullptr ? std::move(constant) : check_expression(*binary.right);
   if (left == nullptr || right == nullptr) return nullptr;
   const BinaryOperator op = binary.op;
   const std::string name(spelling(op));
   const bool divides = op == BinaryOperator::kDivide || op == BinaryOperator::kRemainder;
   if (divides && right->is_zero()) return fail("DIV_ZERO", binary.range, "division by zero");
-  if (left->kind == NodeKind::kInteger && right->kind == NodeKind::kInteger && op != BinaryOperator::kComma) {
+  if (left->kind == NodeKind::kInteger && right->kind == NodeKind::kInteger &&
+      op != BinaryOperator::kComma) {
     return fold(op, *left, *right, binary.range);
   }
   if (is_comparison(op)) return check_comparison(binary, std::move(left), std::move(right));
@@ -397,15 +471,19 @@ NodePtr Checker::check_binary(const Binary& binary) {
   }
   TypeId type = ctypes::kInt;
   if (op == BinaryOperator::kComma) {
-    if (types_.kind(left->type) == TypeKind::kDynamic || types_.kind(right->type) == TypeKind::kDynamic) {
-      return fail("OP_DYN", binary.range, "an aggregation or associative array cannot be an operand of ,");
+    if (types_.kind(left->type) == TypeKind::kDynamic ||
+        types_.kind(right->type) == TypeKind::kDynamic) {
+      return fail("OP_DYN", binary.range,
+                  "an aggregation or associative array cannot be an operand of ,");
     }
-    if (is_action(*left) || is_action(*right)) return fail("OP_ACT", binary.range, "an action cannot be an operand of ,");
+    if (is_action(*left) || is_action(*right))
+      return fail("OP_ACT", binary.range, "an action cannot be an operand of ,");
     type = right->type;
   } else if (is_logical(op)) {
     if (!types_.is_scalar(left->type) || !types_.is_scalar(right->type)) {
-      return fail("OP_SCALAR", binary.range,
-                  name + " needs numbers or pointers, not " + name_of(*left) + " and " + name_of(*right));
+      return fail(
+          "OP_SCALAR", binary.range,
+          name + " needs numbers or pointers, not " + name_of(*left) + " and " + name_of(*right));
     }
   } else {
     if (!types_.is_integer(left->type) || !types_.is_integer(right->type)) {
@@ -424,18 +502,21 @@ NodePtr Checker::check_binary(const Binary& binary) {
 
 NodePtr Checker::fold(BinaryOperator op, const Node& left, const Node& right, diag::Range range) {
   TypeId type = is_shift(op) ? left.type : types_.arithmetic_result(left.type, right.type);
-  const bool is_signed = types_.is_signed(type) && op != BinaryOperator::kShiftRight;  // >> folds as unsigned
+  const bool is_signed =
+      types_.is_signed(type) && op != BinaryOperator::kShiftRight;  // >> folds as unsigned
   const auto value = fold_value(op, left.value, right.value, is_signed);
   if (!value) return fail("DIV_ZERO", range, "division by zero");
   if (is_comparison(op) || is_logical(op)) type = ctypes::kInt;
   return make_integer(*value, type, range);
 }
 
-// A name to the right of a comparison is an enumerator of the left side's type, if that has one of this name.
+// A name to the right of a comparison is an enumerator of the left side's type, if that has one of
+// this name.
 NodePtr Checker::enumerator_operand(const Binary& binary, const NodePtr& left) {
   if (types_.kind(left->type) != TypeKind::kEnum) return nullptr;
   const auto* identifier = binary.right->get_if<Identifier>();
-  if (identifier == nullptr || identifier->symbol || identifier->scope != VariableScope::kGlobal) return nullptr;
+  if (identifier == nullptr || identifier->symbol || identifier->scope != VariableScope::kGlobal)
+    return nullptr;
   if (find_symbol(VariableScope::kGlobal, identifier->name) != nullptr) return nullptr;
   const auto value = types_.find_enumerator(left->type, identifier->name);
   if (!value) return nullptr;
@@ -445,10 +526,12 @@ NodePtr Checker::enumerator_operand(const Binary& binary, const NodePtr& left) {
 NodePtr Checker::check_comparison(const Binary& binary, NodePtr left, NodePtr right) {
   const bool strings = types_.is_string_like(left->type) && types_.is_string_like(right->type) &&
                        (types_.is_string(left->type) || types_.is_string(right->type));
-  const bool dynamic = types_.kind(left->type) == TypeKind::kDynamic || types_.kind(right->type) == TypeKind::kDynamic;
-  const bool fits = !dynamic && (types_.compatible(left->type, right->type) ||
-                                 (types_.is_integer(left->type) && types_.is_integer(right->type)) || strings ||
-                                 pointer_meeting(*left, *right).has_value());
+  const bool dynamic = types_.kind(left->type) == TypeKind::kDynamic ||
+                       types_.kind(right->type) == TypeKind::kDynamic;
+  const bool fits =
+      !dynamic && (types_.compatible(left->type, right->type) ||
+                   (types_.is_integer(left->type) && types_.is_integer(right->type)) || strings ||
+                   pointer_meeting(*left, *right).has_value());
   if (!fits) return incompatible(spelling(binary.op), *left, *right, binary.range);
   NodePtr node = make(NodeKind::kBinary, ctypes::kInt, binary.range);
   node->op = binary.op;
@@ -464,7 +547,8 @@ NodePtr Checker::check_additive(BinaryOperator op, NodePtr left, NodePtr right, 
   };
   const bool left_is_integer = types_.is_integer(left->type);
   const bool right_is_integer = types_.is_integer(right->type);
-  if (left->kind == NodeKind::kInteger && right->kind == NodeKind::kInteger && left_is_integer && right_is_integer) {
+  if (left->kind == NodeKind::kInteger && right->kind == NodeKind::kInteger && left_is_integer &&
+      right_is_integer) {
     return fold(op, *left, *right, range);
   }
   TypeId type = ctypes::kVoid;
@@ -474,19 +558,21 @@ NodePtr Checker::check_additive(BinaryOperator op, NodePtr left, NodePtr right, 
     type = left->type;
   } else if (left_is_integer && points(*right) && op == BinaryOperator::kAdd) {
     type = right->type;
-  } else if (points(*left) && points(*right) && op == BinaryOperator::kSubtract && pointer_meeting(*left, *right)) {
+  } else if (points(*left) && points(*right) && op == BinaryOperator::kSubtract &&
+             pointer_meeting(*left, *right)) {
     type = *types_.find_typedef("ptrdiff_t");
   } else {
     return incompatible(spelling(op), *left, *right, range);
   }
   // Arrays of one element or none often stand for longer ones at the end of a structure.
   const ctypes::Type& array = types_.get(types_.resolve(left->type));
-  const bool checked = left->kind != NodeKind::kElement;  // nor does DTrace for what associative arrays hold
-  if (checked && array.kind == TypeKind::kArray && right->kind == NodeKind::kInteger && array.count > 1 &&
-      right->value >= array.count) {
+  const bool checked =
+      left->kind != NodeKind::kElement;  // nor does DTrace for what associative arrays hold
+  if (checked && array.kind == TypeKind::kArray && right->kind == NodeKind::kInteger &&
+      array.count > 1 && right->value >= array.count) {
     return fail("ARR_BOUNDS", range,
-                "index " + std::to_string(static_cast<std::int64_t>(right->value)) + " is outside of an array of " +
-                    std::to_string(array.count));
+                "index " + std::to_string(static_cast<std::int64_t>(right->value)) +
+                    " is outside of an array of " + std::to_string(array.count));
   }
   NodePtr node = make(NodeKind::kBinary, type, range);
   node->op = op;
@@ -495,7 +581,8 @@ NodePtr Checker::check_additive(BinaryOperator op, NodePtr left, NodePtr right, 
   return node;
 }
 
-// ----------------------------------------------------------------------------------------------- conditionals, casts
+// -----------------------------------------------------------------------------------------------
+// conditionals, casts
 
 NodePtr Checker::check_conditional(const Conditional& conditional) {
   NodePtr condition = check_expression(*conditional.condition);
@@ -507,11 +594,14 @@ NodePtr Checker::check_conditional(const Conditional& conditional) {
   NodePtr right = check_expression(*conditional.if_false);
   if (condition == nullptr || left == nullptr || right == nullptr) return nullptr;
   if (!types_.is_scalar(condition->type)) {
-    return fail("OP_SCALAR", conditional.condition->range,
-                "the condition of ?: must be a number or pointer; this is of type " + name_of(*condition));
+    return fail(
+        "OP_SCALAR", conditional.condition->range,
+        "the condition of ?: must be a number or pointer; this is of type " + name_of(*condition));
   }
-  if (types_.kind(left->type) == TypeKind::kDynamic || types_.kind(right->type) == TypeKind::kDynamic) {
-    return fail("OP_DYN", conditional.range, "an aggregation or associative array cannot be an operand of ?:");
+  if (types_.kind(left->type) == TypeKind::kDynamic ||
+      types_.kind(right->type) == TypeKind::kDynamic) {
+    return fail("OP_DYN", conditional.range,
+                "an aggregation or associative array cannot be an operand of ?:");
   }
   TypeId type = left->type;
   if (types_.compatible(left->type, right->type)) {
@@ -555,14 +645,17 @@ NodePtr Checker::check_cast(const Cast& cast) {
   const bool possible =
       !dynamic &&
       (types_.compatible(*type, from) ||
-       (types_.is_scalar(*type) && (types_.is_scalar(from) || types_.kind(from) == TypeKind::kFunction)) ||
+       (types_.is_scalar(*type) &&
+        (types_.is_scalar(from) || types_.kind(from) == TypeKind::kFunction)) ||
        to_kind == TypeKind::kVoid || (to_kind == TypeKind::kPointer && types_.is_pointer(from)) ||
        (types_.is_string(*type) &&
         (types_.is_scalar(from) || types_.is_pointer(from) || types_.is_string_like(from))));
   if (!possible) {
-    return fail("CAST_INVAL", cast.range, "a value of type " + name_of(*operand) + " cannot be cast to " + name_of(*type));
+    return fail("CAST_INVAL", cast.range,
+                "a value of type " + name_of(*operand) + " cannot be cast to " + name_of(*type));
   }
-  NodePtr node = make(types_.is_string(*type) ? NodeKind::kStringof : NodeKind::kCast, *type, cast.range);
+  NodePtr node =
+      make(types_.is_string(*type) ? NodeKind::kStringof : NodeKind::kCast, *type, cast.range);
   node->operands.push_back(std::move(operand));
   return node;
 }

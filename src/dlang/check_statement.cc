@@ -1,5 +1,6 @@
-// The checker's part for statements: which actions may follow which, what they take, how aggregations quantize, and
-// whether formats fit their arguments. It sees statements whose names and types are right already.
+// The checker's part for statements: which actions may follow which, what they take, how
+// aggregations quantize, and whether formats fit their arguments. It sees statements whose names
+// and types are right already.
 
 #include <algorithm>
 #include <cmath>
@@ -30,7 +31,8 @@ std::string argument_name(const Node& call, std::size_t index) {
 std::uint64_t power(std::uint64_t base, std::uint64_t exponent) {
   std::uint64_t value = 1;
   for (; exponent != 0; --exponent) {
-    if (__builtin_mul_overflow(value, base, &value)) return std::numeric_limits<std::uint64_t>::max();
+    if (__builtin_mul_overflow(value, base, &value))
+      return std::numeric_limits<std::uint64_t>::max();
   }
   return value;
 }
@@ -40,14 +42,17 @@ std::uint64_t power(std::uint64_t base, std::uint64_t exponent) {
 bool Checker::verify_statement(const NodePtr& statement) {
   Node& node = *statement;
   switch (node.kind) {
-    case NodeKind::kAggregate: return verify_order(node) && verify_aggregate(node);
+    case NodeKind::kAggregate:
+      return verify_order(node) && verify_aggregate(node);
     case NodeKind::kAggregation:
       report("AGG_NULL", node.range, "this has no effect: @" + node.symbol->name);
       return false;
     case NodeKind::kCall:
-      if (node.function->kind == FunctionKind::kAction) return verify_order(node) && verify_action(node);
+      if (node.function->kind == FunctionKind::kAction)
+        return verify_order(node) && verify_action(node);
       break;
-    default: break;
+    default:
+      break;
   }
   return verify_expression(node, Place::kExpression);
 }
@@ -56,7 +61,8 @@ bool Checker::verify_expression(const Node& node, Place place) {
   if (node.kind == NodeKind::kCall && node.function->kind != FunctionKind::kSubroutine) {
     const TypeKind kind = types_.kind(node.type);
     if (place != Place::kKey || (kind != TypeKind::kStack && kind != TypeKind::kSymbol)) {
-      report("CG_EXPR", node.range, std::string(node.function->name) + "() cannot be used within an expression");
+      report("CG_EXPR", node.range,
+             std::string(node.function->name) + "() cannot be used within an expression");
       return false;
     }
     if (kind == TypeKind::kStack && !verify_stack(node)) return false;
@@ -79,14 +85,16 @@ bool Checker::verify_subroutine(const Node& node) {
     const Node& size = *node.operands.back();
     if (size.kind == NodeKind::kInteger && size.value > settings_.scratchsize) {
       report("ALLOCA_SIZE", size.range,
-             std::string(name) + "() of " + std::to_string(size.value) + " bytes exceeds the scratch space of " +
-                 std::to_string(settings_.scratchsize),
+             std::string(name) + "() of " + std::to_string(size.value) +
+                 " bytes exceeds the scratch space of " + std::to_string(settings_.scratchsize),
              "#pragma D option scratchsize=" + std::to_string(size.value));
       return false;
     }
   }
-  if (name == "inet_ntoa6" && node.operands.size() > 1 && node.operands[1]->kind != NodeKind::kInteger) {
-    report("PROTO_ARG", node.operands[1]->range, argument_name(node, 2) + " must be an integer constant");
+  if (name == "inet_ntoa6" && node.operands.size() > 1 &&
+      node.operands[1]->kind != NodeKind::kInteger) {
+    report("PROTO_ARG", node.operands[1]->range,
+           argument_name(node, 2) + " must be an integer constant");
     return false;
   }
   if ((name == "copyout" || name == "copyoutstr") && state_.speculates) {
@@ -96,7 +104,8 @@ bool Checker::verify_subroutine(const Node& node) {
   return true;
 }
 
-// ------------------------------------------------------------------------------------------------ what may follow what
+// ------------------------------------------------------------------------------------------------
+// what may follow what
 
 bool Checker::verify_order(const Node& node) {
   const auto refuse = [&](std::string_view tag, std::string_view text) {
@@ -111,17 +120,21 @@ bool Checker::verify_order(const Node& node) {
   }
   switch (node.function->id) {
     case FunctionId::kCommit:
-      if (state_.records || state_.aggregates) return refuse("COMM_DREC", "commit() cannot follow what records data");
+      if (state_.records || state_.aggregates)
+        return refuse("COMM_DREC", "commit() cannot follow what records data");
       state_.commits = true;
       return true;
-    case FunctionId::kDiscard: return true;
+    case FunctionId::kDiscard:
+      return true;
     case FunctionId::kSpeculate:
       if (state_.speculates) return refuse("SPEC_SPEC", "speculate() cannot follow speculate()");
       if (state_.commits) return refuse("SPEC_COMM", "speculate() cannot follow commit()");
-      if (state_.records || state_.aggregates) return refuse("SPEC_DREC", "speculate() cannot follow what records data");
+      if (state_.records || state_.aggregates)
+        return refuse("SPEC_DREC", "speculate() cannot follow what records data");
       state_.speculates = true;
       return true;
-    default: break;
+    default:
+      break;
   }
   if (state_.speculates && is_destructive(node.function->id)) {
     return refuse("ACT_SPEC", "a destructive action cannot follow speculate()");
@@ -134,23 +147,30 @@ bool Checker::verify_order(const Node& node) {
   return true;
 }
 
-// -------------------------------------------------------------------------------------------------------- aggregations
+// --------------------------------------------------------------------------------------------------------
+// aggregations
 
 bool Checker::verify_aggregate(Node& node) {
   bool good = true;
   for (const NodePtr& key : node.operands) good = verify_expression(*key, Place::kKey) && good;
-  for (const NodePtr& argument : node.arguments) good = verify_expression(*argument, Place::kExpression) && good;
+  for (const NodePtr& argument : node.arguments)
+    good = verify_expression(*argument, Place::kExpression) && good;
   if (!good) return false;
   if (!node.arguments.empty() && !types_.is_scalar(node.arguments.front()->type)) {
     report("AGG_SCALAR", node.arguments.front()->range,
-           argument_name(node, 1) + " must be a number or pointer; this is of type " + name_of(*node.arguments.front()));
+           argument_name(node, 1) + " must be a number or pointer; this is of type " +
+               name_of(*node.arguments.front()));
     return false;
   }
   switch (node.function->id) {
-    case FunctionId::kQuantize: return verify_weight(node, 1, 2);
-    case FunctionId::kLquantize: return verify_lquantize(node);
-    case FunctionId::kLlquantize: return verify_llquantize(node);
-    default: return true;
+    case FunctionId::kQuantize:
+      return verify_weight(node, 1, 2);
+    case FunctionId::kLquantize:
+      return verify_lquantize(node);
+    case FunctionId::kLlquantize:
+      return verify_llquantize(node);
+    default:
+      return true;
   }
 }
 
@@ -165,8 +185,8 @@ bool Checker::verify_weight(const Node& node, std::size_t last, std::size_t limi
   }
   if (node.arguments.size() > limit) {
     report("PROTO_LEN", node.range,
-           std::string(node.function->name) + "() takes at most " + std::to_string(limit) + " arguments, not " +
-               std::to_string(node.arguments.size()));
+           std::string(node.function->name) + "() takes at most " + std::to_string(limit) +
+               " arguments, not " + std::to_string(node.arguments.size()));
     return false;
   }
   return true;
@@ -180,16 +200,18 @@ bool Checker::verify_quantizer(Node& node, std::span<const std::int64_t> values)
     return true;
   }
   const std::vector<std::int64_t>& old = *symbol.quantizer;
-  const auto differs = [&](std::string_view tag, std::string_view what, std::int64_t was, std::int64_t is) {
+  const auto differs = [&](std::string_view tag, std::string_view what, std::int64_t was,
+                           std::int64_t is) {
     report(tag, node.range,
-           std::string(node.function->name) + "(): the " + std::string(what) + " of @" + symbol.name + " was " +
-               std::to_string(was) + " before, not " + std::to_string(is));
+           std::string(node.function->name) + "(): the " + std::string(what) + " of @" +
+               symbol.name + " was " + std::to_string(was) + " before, not " + std::to_string(is));
     return false;
   };
   if (node.function->id == FunctionId::kLquantize) {  // base, step, levels
     if (old[0] != values[0]) return differs("LQUANT_MATCHBASE", "base", old[0], values[0]);
     if (old[1] * old[2] != values[1] * values[2]) {
-      return differs("LQUANT_MATCHLIM", "limit", old[0] + old[1] * old[2], values[0] + values[1] * values[2]);
+      return differs("LQUANT_MATCHLIM", "limit", old[0] + old[1] * old[2],
+                     values[0] + values[1] * values[2]);
     }
     if (old[1] != values[1]) return differs("LQUANT_MATCHSTEP", "step", old[1], values[1]);
     return true;
@@ -197,7 +219,8 @@ bool Checker::verify_quantizer(Node& node, std::span<const std::int64_t> values)
   if (old[0] != values[0]) return differs("LLQUANT_MATCHFACTOR", "factor", old[0], values[0]);
   if (old[1] != values[1]) return differs("LLQUANT_MATCHLMAG", "low magnitude", old[1], values[1]);
   if (old[2] != values[2]) return differs("LLQUANT_MATCHHMAG", "high magnitude", old[2], values[2]);
-  if (old[3] != values[3]) return differs("LLQUANT_MATCHSTEPS", "number of steps", old[3], values[3]);
+  if (old[3] != values[3])
+    return differs("LLQUANT_MATCHSTEPS", "number of steps", old[3], values[3]);
   return true;
 }
 
@@ -206,19 +229,27 @@ bool Checker::verify_lquantize(Node& node) {
     report(tag, node.arguments[argument]->range, std::move(text));
     return false;
   };
-  const auto constant = [&](std::size_t i) { return node.arguments[i]->kind == NodeKind::kInteger; };
-  const auto value = [&](std::size_t i) { return static_cast<std::int64_t>(node.arguments[i]->value); };
+  const auto constant = [&](std::size_t i) {
+    return node.arguments[i]->kind == NodeKind::kInteger;
+  };
+  const auto value = [&](std::size_t i) {
+    return static_cast<std::int64_t>(node.arguments[i]->value);
+  };
   const auto fits = [&](std::size_t i) { return value(i) == static_cast<std::int32_t>(value(i)); };
-  if (!constant(1)) return refuse(1, "LQUANT_BASETYPE", "the base of lquantize() must be an integer constant");
+  if (!constant(1))
+    return refuse(1, "LQUANT_BASETYPE", "the base of lquantize() must be an integer constant");
   if (!fits(1)) return refuse(1, "LQUANT_BASEVAL", "the base of lquantize() must fit 32 bits");
-  if (!constant(2)) return refuse(2, "LQUANT_LIMTYPE", "the limit of lquantize() must be an integer constant");
+  if (!constant(2))
+    return refuse(2, "LQUANT_LIMTYPE", "the limit of lquantize() must be an integer constant");
   if (!fits(2)) return refuse(2, "LQUANT_LIMVAL", "the limit of lquantize() must fit 32 bits");
-  if (value(2) <= value(1)) return refuse(2, "LQUANT_MISMATCH", "lquantize() needs a limit above its base");
+  if (value(2) <= value(1))
+    return refuse(2, "LQUANT_MISMATCH", "lquantize() needs a limit above its base");
   std::int64_t step = 1;
   if (node.arguments.size() > 3) {
     const bool is_signed = types_.is_signed(node.arguments[3]->type);
     if (!constant(3) || value(3) == 0 || (is_signed && value(3) < 0)) {
-      return refuse(3, "LQUANT_STEPTYPE", "the step of lquantize() must be a positive integer constant");
+      return refuse(3, "LQUANT_STEPTYPE",
+                    "the step of lquantize() must be a positive integer constant");
     }
     if (node.arguments[3]->value > kMaxUnsigned16) {
       return refuse(3, "LQUANT_STEPVAL", "the step of lquantize() must fit 16 bits");
@@ -227,7 +258,8 @@ bool Checker::verify_lquantize(Node& node) {
   }
   const std::int64_t levels = (value(2) - value(1)) / step;
   const std::size_t blamed = node.arguments.size() > 3 ? 3 : 2;
-  if (levels == 0) return refuse(blamed, "LQUANT_STEPLARGE", "the step of lquantize() leaves no level");
+  if (levels == 0)
+    return refuse(blamed, "LQUANT_STEPLARGE", "the step of lquantize() leaves no level");
   if (levels > static_cast<std::int64_t>(kMaxUnsigned16)) {
     return refuse(blamed, "LQUANT_STEPSMALL", "lquantize() would have more than 65535 levels");
   }
@@ -240,36 +272,52 @@ bool Checker::verify_llquantize(Node& node) {
     report(tag, node.arguments[argument]->range, std::move(text));
     return false;
   };
-  const auto constant = [&](std::size_t i) { return node.arguments[i]->kind == NodeKind::kInteger; };
+  const auto constant = [&](std::size_t i) {
+    return node.arguments[i]->kind == NodeKind::kInteger;
+  };
   const auto value = [&](std::size_t i) { return node.arguments[i]->value; };
-  if (!constant(1)) return refuse(1, "LLQUANT_FACTORTYPE", "the factor of llquantize() must be an integer constant");
+  if (!constant(1))
+    return refuse(1, "LLQUANT_FACTORTYPE",
+                  "the factor of llquantize() must be an integer constant");
   const std::uint64_t factor = value(1);
   if (factor < 2 || factor > kMaxUnsigned16) {
     return refuse(1, "LLQUANT_FACTORVAL", "the factor of llquantize() must be from 2 to 65535");
   }
-  if (!constant(2)) return refuse(2, "LLQUANT_LMAGTYPE", "the low magnitude of llquantize() must be an integer constant");
+  if (!constant(2))
+    return refuse(2, "LLQUANT_LMAGTYPE",
+                  "the low magnitude of llquantize() must be an integer constant");
   const std::uint64_t low = value(2);
-  if (low > kMaxUnsigned16) return refuse(2, "LLQUANT_LMAGVAL", "the low magnitude of llquantize() must fit 16 bits");
-  if (!constant(3)) return refuse(3, "LLQUANT_HMAGTYPE", "the high magnitude of llquantize() must be an integer constant");
+  if (low > kMaxUnsigned16)
+    return refuse(2, "LLQUANT_LMAGVAL", "the low magnitude of llquantize() must fit 16 bits");
+  if (!constant(3))
+    return refuse(3, "LLQUANT_HMAGTYPE",
+                  "the high magnitude of llquantize() must be an integer constant");
   const std::uint64_t high = value(3);
-  if (high > kMaxUnsigned16) return refuse(3, "LLQUANT_HMAGVAL", "the high magnitude of llquantize() must fit 16 bits");
-  if (high < low) return refuse(3, "LLQUANT_HMAGVAL", "llquantize() needs a high magnitude that is not below the low one");
+  if (high > kMaxUnsigned16)
+    return refuse(3, "LLQUANT_HMAGVAL", "the high magnitude of llquantize() must fit 16 bits");
+  if (high < low)
+    return refuse(3, "LLQUANT_HMAGVAL",
+                  "llquantize() needs a high magnitude that is not below the low one");
   if (std::pow(static_cast<long double>(factor), static_cast<long double>(high + 1)) >
       static_cast<long double>(std::numeric_limits<std::uint64_t>::max())) {
     return refuse(3, "LLQUANT_HMAGVAL", "the high magnitude of llquantize() does not fit 64 bits");
   }
   if (!constant(4) || value(4) == 0 ||
       (types_.is_signed(node.arguments[4]->type) && static_cast<std::int64_t>(value(4)) < 0)) {
-    return refuse(4, "LLQUANT_STEPTYPE", "the steps of llquantize() must be a positive integer constant");
+    return refuse(4, "LLQUANT_STEPTYPE",
+                  "the steps of llquantize() must be a positive integer constant");
   }
   const std::uint64_t steps = value(4);
-  if (steps > kMaxUnsigned16) return refuse(4, "LLQUANT_STEPVAL", "the steps of llquantize() must fit 16 bits");
+  if (steps > kMaxUnsigned16)
+    return refuse(4, "LLQUANT_STEPVAL", "the steps of llquantize() must fit 16 bits");
   if (steps < factor && factor % steps != 0) {
-    return refuse(4, "LLQUANT_STEPVAL", "the steps of llquantize() must divide its factor, or be a multiple of it");
+    return refuse(4, "LLQUANT_STEPVAL",
+                  "the steps of llquantize() must divide its factor, or be a multiple of it");
   }
   if (steps > factor) {
     if (steps % factor != 0) {
-      return refuse(4, "LLQUANT_STEPVAL", "the steps of llquantize() must divide its factor, or be a multiple of it");
+      return refuse(4, "LLQUANT_STEPVAL",
+                    "the steps of llquantize() must divide its factor, or be a multiple of it");
     }
     const std::uint64_t whole = low == 0 ? factor * factor : power(factor, low + 1);
     if (whole % steps != 0) {
@@ -283,12 +331,14 @@ bool Checker::verify_llquantize(Node& node) {
   return verify_quantizer(node, values) && verify_weight(node, 5, 6);
 }
 
-// ------------------------------------------------------------------------------------------------------------- actions
+// -------------------------------------------------------------------------------------------------------------
+// actions
 
 bool Checker::verify_action(Node& node) {
   bool good = true;
   for (const NodePtr& argument : node.operands) {
-    const bool is_aggregation = argument->kind == NodeKind::kAggregation || argument->kind == NodeKind::kAggregate;
+    const bool is_aggregation =
+        argument->kind == NodeKind::kAggregation || argument->kind == NodeKind::kAggregate;
     if (!is_aggregation && types_.kind(argument->type) != TypeKind::kVoid &&
         types_.kind(argument->type) != TypeKind::kDynamic) {
       good = verify_expression(*argument, Place::kKey) && good;
@@ -298,33 +348,45 @@ bool Checker::verify_action(Node& node) {
   switch (node.function->id) {
     case FunctionId::kPrintf:
     case FunctionId::kSystem:
-    case FunctionId::kFreopen: return verify_printf(node);
-    case FunctionId::kPrinta: return verify_printa(node);
-    case FunctionId::kTrace: return verify_trace(node);
-    case FunctionId::kTracemem: return verify_tracemem(node);
+    case FunctionId::kFreopen:
+      return verify_printf(node);
+    case FunctionId::kPrinta:
+      return verify_printa(node);
+    case FunctionId::kTrace:
+      return verify_trace(node);
+    case FunctionId::kTracemem:
+      return verify_tracemem(node);
     case FunctionId::kStack:
-    case FunctionId::kUstack: return verify_stack(node);
-    case FunctionId::kClear: return verify_aggregation_argument(node, "CLEAR");
-    case FunctionId::kTrunc: return verify_aggregation_argument(node, "TRUNC");
-    case FunctionId::kDenormalize: return verify_aggregation_argument(node, "NORMALIZE");
+    case FunctionId::kUstack:
+      return verify_stack(node);
+    case FunctionId::kClear:
+      return verify_aggregation_argument(node, "CLEAR");
+    case FunctionId::kTrunc:
+      return verify_aggregation_argument(node, "TRUNC");
+    case FunctionId::kDenormalize:
+      return verify_aggregation_argument(node, "NORMALIZE");
     case FunctionId::kNormalize:
       if (!verify_aggregation_argument(node, "NORMALIZE")) return false;
       if (types_.is_scalar(node.operands[1]->type)) return true;
-      report("NORMALIZE_SCALAR", node.operands[1]->range, argument_name(node, 2) + " must be a number");
+      report("NORMALIZE_SCALAR", node.operands[1]->range,
+             argument_name(node, 2) + " must be a number");
       return false;
-    default: return true;
+    default:
+      return true;
   }
 }
 
 bool Checker::verify_aggregation_argument(const Node& node, std::string_view tag) {
   const Node& argument = *node.operands.front();
   if (argument.kind != NodeKind::kAggregation) {
-    report(std::string(tag) + "_AGGARG", argument.range,
-           argument_name(node, 1) + " must be an aggregation; this is of type " + name_of(argument));
+    report(
+        std::string(tag) + "_AGGARG", argument.range,
+        argument_name(node, 1) + " must be an aggregation; this is of type " + name_of(argument));
     return false;
   }
   if (argument.symbol->aggregating == nullptr) {
-    report(std::string(tag) + "_AGGBAD", argument.range, "there is no aggregation @" + argument.symbol->name + " before this");
+    report(std::string(tag) + "_AGGBAD", argument.range,
+           "there is no aggregation @" + argument.symbol->name + " before this");
     return false;
   }
   return true;
@@ -337,16 +399,21 @@ bool Checker::verify_trace(const Node& node) {
       report("TRACE_VOID", argument.range, "trace() cannot be applied to a void expression");
       return false;
     case TypeKind::kDynamic:
-      report("TRACE_DYN", argument.range, "trace() cannot be applied to an aggregation or an associative array",
-             argument.kind == NodeKind::kAggregation ? "printa(@" + argument.symbol->name + ") prints it" : "");
+      report("TRACE_DYN", argument.range,
+             "trace() cannot be applied to an aggregation or an associative array",
+             argument.kind == NodeKind::kAggregation
+                 ? "printa(@" + argument.symbol->name + ") prints it"
+                 : "");
       return false;
     case TypeKind::kFunction:
     case TypeKind::kStack:
     case TypeKind::kSymbol:
       report("PROTO_ARG", argument.range,
-             "argument #1 of trace() must be a number, string or structure; this is of type " + name_of(argument));
+             "argument #1 of trace() must be a number, string or structure; this is of type " +
+                 name_of(argument));
       return false;
-    default: return true;
+    default:
+      return true;
   }
 }
 
@@ -360,7 +427,8 @@ bool Checker::verify_tracemem(const Node& node) {
   }
   if (size.kind != NodeKind::kInteger || size.value == 0 ||
       (types_.is_signed(size.type) && static_cast<std::int64_t>(size.value) < 0)) {
-    report("TRACEMEM_SIZE", size.range, "argument #2 of tracemem() must be a positive integer constant");
+    report("TRACEMEM_SIZE", size.range,
+           "argument #2 of tracemem() must be a positive integer constant");
     return false;
   }
   return true;
@@ -382,20 +450,23 @@ bool Checker::verify_stack(const Node& node) {
     const Node& size = *node.operands[1];
     if (size.kind != NodeKind::kInteger ||
         (types_.is_signed(size.type) && static_cast<std::int64_t>(size.value) < 0)) {
-      report("USTACK_STRSIZE", size.range, argument_name(node, 2) + " must be an integer constant that is not negative");
+      report("USTACK_STRSIZE", size.range,
+             argument_name(node, 2) + " must be an integer constant that is not negative");
       return false;
     }
   }
   return true;
 }
 
-// ------------------------------------------------------------------------------------------------------------- formats
+// -------------------------------------------------------------------------------------------------------------
+// formats
 
 bool Checker::verify_printf(Node& node) {
   const Node& format = *node.operands.front();
   if (format.kind != NodeKind::kString) {
-    report("PRINTF_ARG_FMT", format.range,
-           argument_name(node, 1) + " must be a string constant; this is of type " + name_of(format));
+    report(
+        "PRINTF_ARG_FMT", format.range,
+        argument_name(node, 1) + " must be a string constant; this is of type " + name_of(format));
     return false;
   }
   if (node.function->id == FunctionId::kFreopen) {
@@ -406,7 +477,8 @@ bool Checker::verify_printf(Node& node) {
     if (format.text.empty()) return true;
   }
   std::vector<const Node*> arguments;
-  for (std::size_t i = 1; i < node.operands.size(); ++i) arguments.push_back(node.operands[i].get());
+  for (std::size_t i = 1; i < node.operands.size(); ++i)
+    arguments.push_back(node.operands[i].get());
   return verify_format(node, arguments, nullptr);
 }
 
@@ -421,11 +493,13 @@ bool Checker::verify_printa(Node& node) {
     const Node& argument = *node.operands[i];
     if (argument.kind != NodeKind::kAggregation) {
       report("PRINTA_AGGARG", argument.range,
-             argument_name(node, i + 1) + " must be an aggregation; this is of type " + name_of(argument));
+             argument_name(node, i + 1) + " must be an aggregation; this is of type " +
+                 name_of(argument));
       return false;
     }
     if (argument.symbol->aggregating == nullptr) {
-      report("PRINTA_AGGBAD", argument.range, "there is no aggregation @" + argument.symbol->name + " before this");
+      report("PRINTA_AGGBAD", argument.range,
+             "there is no aggregation @" + argument.symbol->name + " before this");
       return false;
     }
     if (i != first && !verify_printa_keys(*node.operands[first], argument)) return false;
@@ -449,8 +523,9 @@ bool Checker::verify_printa_keys(const Node& first, const Node& other) {
   const auto& b = *other.symbol->keys;
   if (a.size() != b.size()) {
     report("PRINTA_AGGKEY", other.range,
-           "printa() can join aggregations with the same keys only: @" + first.symbol->name + " has " +
-               std::to_string(a.size()) + ", @" + other.symbol->name + " has " + std::to_string(b.size()));
+           "printa() can join aggregations with the same keys only: @" + first.symbol->name +
+               " has " + std::to_string(a.size()) + ", @" + other.symbol->name + " has " +
+               std::to_string(b.size()));
     return false;
   }
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -459,15 +534,17 @@ bool Checker::verify_printa_keys(const Node& first, const Node& other) {
     key.type = b[i];
     if (argument_fits(a[i], key)) continue;
     report("PRINTA_AGGPROTO", other.range,
-           "key #" + std::to_string(i + 1) + " of @" + first.symbol->name + " is of type " + name_of(a[i]) + ", that of @" +
-               other.symbol->name + " of type " + name_of(b[i]));
+           "key #" + std::to_string(i + 1) + " of @" + first.symbol->name + " is of type " +
+               name_of(a[i]) + ", that of @" + other.symbol->name + " of type " + name_of(b[i]));
     return false;
   }
   return true;
 }
 
-// Checks the format in operand 0 against its arguments: those of printf(), or an aggregation's keys.
-bool Checker::verify_format(Node& node, std::span<const Node* const> arguments, const Symbol* aggregation) {
+// Checks the format in operand 0 against its arguments: those of printf(), or an aggregation's
+// keys.
+bool Checker::verify_format(Node& node, std::span<const Node* const> arguments,
+                            const Symbol* aggregation) {
   const Node& text = *node.operands.front();
   const std::string function = std::string(node.function->name) + "()";
   if (text.text.empty()) {
@@ -486,7 +563,8 @@ bool Checker::verify_format(Node& node, std::span<const Node* const> arguments, 
     const std::string number = "conversion #" + std::to_string(part.number) + " (%" + name + ")";
     for (int i = 0; i < (part.dynamic_width ? 1 : 0) + (part.dynamic_precision ? 1 : 0); ++i) {
       if (next == arguments.size()) {
-        report("PRINTF_DYN_PROTO", text.range, number + " of " + function + " needs an argument for its *");
+        report("PRINTF_DYN_PROTO", text.range,
+               number + " of " + function + " needs an argument for its *");
         return false;
       }
       const Node& argument = *arguments[next++];
@@ -499,7 +577,8 @@ bool Checker::verify_format(Node& node, std::span<const Node* const> arguments, 
     diag::Range where = text.range;
     if (part.is_aggregation) {
       if (aggregation == nullptr) {
-        report("PRINTF_AGG_CONV", text.range, "%@ prints an aggregation: it is for printa(), not for " + function);
+        report("PRINTF_AGG_CONV", text.range,
+               "%@ prints an aggregation: it is for printa(), not for " + function);
         return false;
       }
       const bool counts = aggregation->aggregating->id == FunctionId::kCount;
@@ -516,14 +595,14 @@ bool Checker::verify_format(Node& node, std::span<const Node* const> arguments, 
     const Conversion* conversion = find_conversion(name);
     report("PRINTF_ARG_TYPE", where,
            number + " of " + function + " is for " +
-               (conversion != nullptr ? std::string(conversion->prototype) : std::string()) + "; this is of type " +
-               name_of(type));
+               (conversion != nullptr ? std::string(conversion->prototype) : std::string()) +
+               "; this is of type " + name_of(type));
     return false;
   }
   if (aggregation == nullptr && next < arguments.size()) {
     report("PRINTF_ARG_EXTRA", arguments[next]->range,
-           function + " has more arguments (" + std::to_string(arguments.size()) + ") than its format uses (" +
-               std::to_string(next) + ")");
+           function + " has more arguments (" + std::to_string(arguments.size()) +
+               ") than its format uses (" + std::to_string(next) + ")");
     return false;
   }
   node.format = std::make_shared<const std::vector<FormatPart>>(std::move(*parsed));

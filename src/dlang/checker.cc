@@ -1,4 +1,5 @@
-// See checker.h. Here: the items of a program, one after another; a clause's statements and predicate.
+// See checker.h. Here: the items of a program, one after another; a clause's statements and
+// predicate.
 
 #include "dlang/checker.h"
 
@@ -8,13 +9,19 @@ namespace trapline::dlang {
 
 std::string_view kind_name(const Symbol& symbol) {
   switch (symbol.kind) {
-    case SymbolKind::kScalar: return "scalar";
-    case SymbolKind::kArray: return "associative array";
+    case SymbolKind::kScalar:
+      return "scalar";
+    case SymbolKind::kArray:
+      return "associative array";
     case SymbolKind::kInline:
-    case SymbolKind::kParameter: return "inline";
-    case SymbolKind::kArrayInline: return "inline array";
-    case SymbolKind::kEnumerator: return "enumerator";
-    case SymbolKind::kAggregation: return "aggregation";
+    case SymbolKind::kParameter:
+      return "inline";
+    case SymbolKind::kArrayInline:
+      return "inline array";
+    case SymbolKind::kEnumerator:
+      return "enumerator";
+    case SymbolKind::kAggregation:
+      return "aggregation";
   }
   return "name";
 }
@@ -40,11 +47,20 @@ void Checker::check(const Program& program) {
   for (const auto& item : program.items) {
     region_.clear();
     switch (item->kind) {
-      case ItemKind::kClause: check_clause(item->as<Clause>()); break;
-      case ItemKind::kDeclaration: check_declaration(item->as<Declaration>()); break;
-      case ItemKind::kInline: check_inline(item->as<InlineDefinition>()); break;
-      case ItemKind::kProvider: check_provider(item->as<ProviderDefinition>()); break;
-      case ItemKind::kPragma: break;  // once all names are known
+      case ItemKind::kClause:
+        check_clause(item->as<Clause>());
+        break;
+      case ItemKind::kDeclaration:
+        check_declaration(item->as<Declaration>());
+        break;
+      case ItemKind::kInline:
+        check_inline(item->as<InlineDefinition>());
+        break;
+      case ItemKind::kProvider:
+        check_provider(item->as<ProviderDefinition>());
+        break;
+      case ItemKind::kPragma:
+        break;  // once all names are known
       case ItemKind::kTranslator:
         report("UNKNOWN", item->range, "translators are not offered yet");
         break;
@@ -61,16 +77,18 @@ void Checker::check_clause(const Clause& clause) {
   CheckedClause checked;
   checked.clause = &clause;
 
-  // Statements first. If they use a name that is not there, the predicate may be what makes it: then it goes first.
+  // Statements first. If they use a name that is not there, the predicate may be what makes it:
+  // then it goes first.
   diag::Diagnostics* const outer = diagnostics_;
   diag::Diagnostics first_try(diag::Diagnostics::kDefaultCap);
   diagnostics_ = &first_try;
   checked.statements = check_statements(clause);
   diagnostics_ = outer;
   const auto found = first_try.sorted();
-  const bool retry = clause.predicate != nullptr && std::ranges::any_of(found, [](const diag::Diagnostic& d) {
-    return d.tag == "IDENT_UNDEF" || d.tag == "VAR_UNDEF";
-  });
+  const bool retry =
+      clause.predicate != nullptr && std::ranges::any_of(found, [](const diag::Diagnostic& d) {
+        return d.tag == "IDENT_UNDEF" || d.tag == "VAR_UNDEF";
+      });
   if (!retry) {
     for (const diag::Diagnostic& d : found) diagnostics_->add(d);
   }
@@ -112,7 +130,8 @@ void Checker::check_pragma(const Pragma& pragma) {
   if (pragma.pragma != PragmaKind::kBinding && pragma.pragma != PragmaKind::kAttributes) return;
   // Stability and versions are accepted and have no effect; the name must exist all the same.
   if (pragma.name.empty() || pragma.name == "provider") return;
-  const bool is_aggregation = pragma.name.front() == '@' && aggregations_.contains(pragma.name.substr(1));
+  const bool is_aggregation =
+      pragma.name.front() == '@' && aggregations_.contains(pragma.name.substr(1));
   if (is_aggregation || is_global_name(pragma.name)) return;
   report("PRAGMA_UNUSED", pragma.range, "the #pragma has no use: there is no " + pragma.name);
 }

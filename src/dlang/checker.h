@@ -1,13 +1,14 @@
 // The checker: names, types and the rules of D, from syntax tree to typed tree.
 //
-// It follows DTrace in what is a mistake and in which order a clause's names come to life: statements before the
-// predicate, unless the statements need a name that the predicate makes. Unlike DTrace it goes on after a mistake: an
-// expression that has one is nullptr, its neighbours are still checked, and a variable that got no type because of it
-// is not complained about again.
+// It follows DTrace in what is a mistake and in which order a clause's names come to life:
+// statements before the predicate, unless the statements need a name that the predicate makes.
+// Unlike DTrace it goes on after a mistake: an expression that has one is nullptr, its neighbours
+// are still checked, and a variable that got no type because of it is not complained about again.
 //
-// The pieces: checker.cc (the program and its clauses), check_declaration.cc (types, variables, inlines),
-// check_name.cc (identifiers, indexing, prototypes), check_operator.cc, check_assignment.cc, and check_statement.cc
-// (what statements may be: actions and their arguments, aggregations; formats).
+// The pieces: checker.cc (the program and its clauses), check_declaration.cc (types, variables,
+// inlines), check_name.cc (identifiers, indexing, prototypes), check_operator.cc,
+// check_assignment.cc, and check_statement.cc (what statements may be: actions and their arguments,
+// aggregations; formats).
 
 #pragma once
 
@@ -44,8 +45,8 @@ class Checker {
  public:
   Checker(ctypes::TypeTable& types, diag::Diagnostics& diagnostics, CheckSettings settings);
 
-  // Checks one source; `program` must stay alive as long as what clauses() returns. Names go from one source to the
-  // next, but for those of scope `this`.
+  // Checks one source; `program` must stay alive as long as what clauses() returns. Names go from
+  // one source to the next, but for those of scope `this`.
   void check(const Program& program);
 
   const std::vector<CheckedClause>& clauses() const { return clauses_; }
@@ -76,10 +77,12 @@ class Checker {
   enum class Prototype : std::uint8_t { kFunction, kArray, kProvider };
   void check_declaration(const Declaration& declaration);
   void declare(const Declaration& declaration, const Declarator& declarator, TypeId base);
-  void declare_variable(VariableScope scope, const Declarator& declarator, const Declared& declared);
+  void declare_variable(VariableScope scope, const Declarator& declarator,
+                        const Declared& declared);
   void declare_extern(const Declarator& declarator, TypeId type);
   void declare_typedef(const Declarator& declarator, const Declared& declared);
-  void check_redeclaration(const Symbol& symbol, const Declared& declared, const Declarator& declarator);
+  void check_redeclaration(const Symbol& symbol, const Declared& declared,
+                           const Declarator& declarator);
   void check_inline(const InlineDefinition& definition);
   void check_provider(const ProviderDefinition& provider);
   std::optional<TypeId> specifiers_type(const Specifiers& specifiers);
@@ -92,8 +95,9 @@ class Checker {
   bool define_enumerators(TypeId tag, const TypeSpecifier& specifier);
   std::optional<Declared> declarator_type(TypeId base, const Declarator& declarator);
   std::optional<TypeId> array_type(TypeId element, const DeclaratorPart& part);
-  std::optional<std::vector<TypeId>> parameter_types(const std::vector<Parameter>& parameters, Prototype prototype,
-                                                     bool variadic, diag::Range range);
+  std::optional<std::vector<TypeId>> parameter_types(const std::vector<Parameter>& parameters,
+                                                     Prototype prototype, bool variadic,
+                                                     diag::Range range);
   std::optional<TypeId> type_name(const TypeName& name);
   bool is_global_name(std::string_view name) const;
 
@@ -111,10 +115,12 @@ class Checker {
   NodePtr check_call(const Call& call);
   std::optional<std::vector<NodePtr>> check_all(const std::vector<ExpressionPtr>& expressions);
   bool check_keys(Symbol& symbol, std::span<const NodePtr> keys, diag::Range range);
-  bool check_arguments(const FunctionInfo& function, std::span<const NodePtr> arguments, diag::Range range);
+  bool check_arguments(const FunctionInfo& function, std::span<const NodePtr> arguments,
+                       diag::Range range);
   // The target of an assignment, ++ or --: a name that does not exist is made.
   NodePtr check_target(const Expression& expression);
-  Symbol& create_symbol(SymbolKind kind, VariableScope scope, std::string_view name, diag::Range range);
+  Symbol& create_symbol(SymbolKind kind, VariableScope scope, std::string_view name,
+                        diag::Range range);
   SymbolMap& scope_map(VariableScope scope);
   Symbol* find_symbol(VariableScope scope, std::string_view name);
   static std::string spelled(const Symbol& symbol);

@@ -15,12 +15,17 @@ namespace {
 
 DescriptionKind description_kind(InputKind kind) {
   switch (kind) {
-    case InputKind::kProvider: return DescriptionKind::kProvider;
-    case InputKind::kModule: return DescriptionKind::kModule;
-    case InputKind::kFunction: return DescriptionKind::kFunction;
-    case InputKind::kId: return DescriptionKind::kId;
+    case InputKind::kProvider:
+      return DescriptionKind::kProvider;
+    case InputKind::kModule:
+      return DescriptionKind::kModule;
+    case InputKind::kFunction:
+      return DescriptionKind::kFunction;
+    case InputKind::kId:
+      return DescriptionKind::kId;
     case InputKind::kScript:
-    case InputKind::kName: break;
+    case InputKind::kName:
+      break;
   }
   return DescriptionKind::kName;
 }
@@ -29,8 +34,9 @@ Macros macros_of(const MacroValues& values) {
   Macros macros;
   macros.arguments.push_back(values.script);
   macros.arguments.insert(macros.arguments.end(), values.arguments.begin(), values.arguments.end());
-  macros.variables = {{"pid", values.pid},   {"ppid", values.ppid}, {"pgid", values.pgid}, {"sid", values.sid},
-                      {"uid", values.uid},   {"euid", values.euid}, {"gid", values.gid},   {"egid", values.egid}};
+  macros.variables = {{"pid", values.pid}, {"ppid", values.ppid}, {"pgid", values.pgid},
+                      {"sid", values.sid}, {"uid", values.uid},   {"euid", values.euid},
+                      {"gid", values.gid}, {"egid", values.egid}};
   if (values.target) macros.variables["target"] = *values.target;
   return macros;
 }
@@ -53,15 +59,15 @@ std::uint32_t size_option(const plan::Options& options, std::string_view name) {
   return static_cast<std::uint32_t>(std::clamp<std::int64_t>(value, 0, kMost));
 }
 
-std::vector<std::unique_ptr<Program>> parse_all(const CompileRequest& request, ctypes::TypeTable& types,
-                                                CompileResult& result) {
+std::vector<std::unique_ptr<Program>> parse_all(const CompileRequest& request,
+                                                ctypes::TypeTable& types, CompileResult& result) {
   const Macros macros = macros_of(request.macros);
   TypeNames names;
   std::vector<std::unique_ptr<Program>> programs;
   for (const SourceInput& input : request.sources) {
     const bool is_script = input.kind == InputKind::kScript;
-    const auto source = result.sources.add(input.name, input.text,
-                                           is_script ? diag::SourceKind::kScript : diag::SourceKind::kText);
+    const auto source = result.sources.add(
+        input.name, input.text, is_script ? diag::SourceKind::kScript : diag::SourceKind::kText);
     if (!source) {
       result.diagnostics.error("UNKNOWN", {}, input.name + ": " + source.error().text());
       continue;
@@ -72,7 +78,8 @@ std::vector<std::unique_ptr<Program>> parse_all(const CompileRequest& request, c
     parse_request.macros = &macros;
     parse_request.types = &names;
     parse_request.is_type = [&](std::string_view name) {
-      return types.find_typedef(name) || (request.types != nullptr && request.types->find_type(types, name));
+      return types.find_typedef(name) ||
+             (request.types != nullptr && request.types->find_type(types, name));
     };
     parse_request.default_arguments = result.options.flag("defaultargs");
     parse_request.unused_arguments_ok = result.options.flag("argref");

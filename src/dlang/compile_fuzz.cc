@@ -1,5 +1,5 @@
-// The whole front end over arbitrary text. The first byte chooses how the text comes in; a plan that is made must be
-// one that its readers can rely on.
+// The whole front end over arbitrary text. The first byte chooses how the text comes in; a plan
+// that is made must be one that its readers can rely on.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,15 +20,19 @@ void check_plan(const trapline::plan::Program& program) {
     require(clause.code.back().op == trapline::plan::Op::kEnd);
     for (std::size_t i = 0; i < clause.code.size(); ++i) {
       const auto& instruction = clause.code[i];
-      const auto reg = [&](trapline::plan::Reg r) { return r == trapline::plan::kNoReg || r < clause.register_count; };
+      const auto reg = [&](trapline::plan::Reg r) {
+        return r == trapline::plan::kNoReg || r < clause.register_count;
+      };
       require(reg(instruction.dst) && reg(instruction.a) && reg(instruction.b));
       for (const auto& operand : instruction.operands) require(reg(operand.reg));
       if (instruction.target != trapline::plan::kNone) {
         require(instruction.target > i && instruction.target < clause.code.size());
       }
-      require(instruction.scratch == trapline::plan::kNone || instruction.scratch < clause.scratch_size);
+      require(instruction.scratch == trapline::plan::kNone ||
+              instruction.scratch < clause.scratch_size);
     }
-    for (const auto& field : clause.fields) require(field.offset + field.type.size <= clause.record_size);
+    for (const auto& field : clause.fields)
+      require(field.offset + field.type.size <= clause.record_size);
   }
 }
 

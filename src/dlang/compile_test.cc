@@ -53,8 +53,9 @@ clause 0 line 1: pid7::malloc:entry
 }
 
 TEST(Compile, PredicatesShortCircuit) {
-  EXPECT_EQ(plan_of(R"d(p:::n /arg0 > 10 && execname == "sh"/ { @[execname, arg1] = sum(arg2); })d"),
-            R"d(string 0 "sh"
+  EXPECT_EQ(
+      plan_of(R"d(p:::n /arg0 > 10 && execname == "sh"/ { @[execname, arg1] = sum(arg2); })d"),
+      R"d(string 0 "sh"
 @[string256, int64]: sum, 1 value words
 clause 0 line 1: p:::n
   scratch 272
@@ -90,8 +91,10 @@ TEST(Compile, DefaultActions) {
 }
 
 TEST(Compile, ScopesAndStores) {
-  EXPECT_EQ(plan_of(R"d(BEGIN { x = 1; x += arg0; y = (char)x; self->z++; this->t = timestamp - self->z; })d"),
-            R"d(global x: int32 at 0
+  EXPECT_EQ(
+      plan_of(
+          R"d(BEGIN { x = 1; x += arg0; y = (char)x; self->z++; this->t = timestamp - self->z; })d"),
+      R"d(global x: int32 at 0
 global y: char at 8
 self z: int64 at 0
 this t: uint64 at 0
@@ -121,8 +124,11 @@ clause 0 line 1: :::BEGIN
 }
 
 TEST(Compile, AssociativeArrays) {
-  EXPECT_EQ(plan_of(R"d(BEGIN { a[1, "k"] = 5; trace(a[2, "m"]); a[1, "k"] = 0; self->b[arg0] = "v"; trace(self->b[1]); })d", {"dynvarsize=4k", "strsize=32"}),
-            R"d(string 0 "k"
+  EXPECT_EQ(
+      plan_of(
+          R"d(BEGIN { a[1, "k"] = 5; trace(a[2, "m"]); a[1, "k"] = 0; self->b[arg0] = "v"; trace(self->b[1]); })d",
+          {"dynvarsize=4k", "strsize=32"}),
+      R"d(string 0 "k"
 string 1 "m"
 string 2 "v"
 global a[int32, string32]: int32 at 0, 16 cells of 80
@@ -159,8 +165,10 @@ clause 0 line 1: :::BEGIN
 }
 
 TEST(Compile, Memory) {
-  EXPECT_EQ(plan_of(R"d(BEGIN { trace(*(int *)copyin(arg0, 4)); trace(copyinstr(arg1, 5)); trace(stringof(arg2)); })d"),
-            R"d(clause 0 line 1: :::BEGIN
+  EXPECT_EQ(
+      plan_of(
+          R"d(BEGIN { trace(*(int *)copyin(arg0, 4)); trace(copyinstr(arg1, 5)); trace(stringof(arg2)); })d"),
+      R"d(clause 0 line 1: :::BEGIN
   record 520 bytes
   scratch 256
   field 0: int32 at 0
@@ -187,8 +195,10 @@ TEST(Compile, Memory) {
 }
 
 TEST(Compile, ConditionalsAndLogic) {
-  EXPECT_EQ(plan_of(R"d(BEGIN { trace(arg0 ? "yes" : execname); trace(arg0 || arg1); trace(arg0 ^^ arg1); })d"),
-            R"d(string 0 "yes"
+  EXPECT_EQ(
+      plan_of(
+          R"d(BEGIN { trace(arg0 ? "yes" : execname); trace(arg0 || arg1); trace(arg0 ^^ arg1); })d"),
+      R"d(string 0 "yes"
 clause 0 line 1: :::BEGIN
   record 264 bytes
   field 0: string256 at 0
@@ -226,8 +236,10 @@ clause 0 line 1: :::BEGIN
 }
 
 TEST(Compile, Quantizers) {
-  EXPECT_EQ(plan_of(R"d(BEGIN { @a = lquantize(arg0, 0, 100, 10); @b[pid] = llquantize(arg1, 10, 0, 6, 20, arg2); @c = lquantize(arg0, 0, 60000); @m = min(arg0); @s = stddev(arg0); @v = avg(arg0); })d"),
-            R"d(@a: lquantize(0, step 10, 10 levels), direct 13 words at 0
+  EXPECT_EQ(
+      plan_of(
+          R"d(BEGIN { @a = lquantize(arg0, 0, 100, 10); @b[pid] = llquantize(arg1, 10, 0, 6, 20, arg2); @c = lquantize(arg0, 0, 60000); @m = min(arg0); @s = stddev(arg0); @v = avg(arg0); })d"),
+      R"d(@a: lquantize(0, step 10, 10 levels), direct 13 words at 0
 @b[int32]: llquantize(10, 0, 6, 20), 255 value words
 @c: lquantize(0, step 1, 60000 levels), 1 value words, sparse
 @m: min, 1 value words
@@ -255,8 +267,10 @@ clause 0 line 1: :::BEGIN
 }
 
 TEST(Compile, PrintaAndTheActionsOnAggregations) {
-  EXPECT_EQ(plan_of(R"d(BEGIN { @a[1, "x"] = count(); } END { printa("%d %s %@5d %@u\n", @a, @a); printa(@a); trunc(@a, -3); trunc(@a); normalize(@a, 1000); denormalize(@a); clear(@a); })d"),
-            R"d(string 0 "x"
+  EXPECT_EQ(
+      plan_of(
+          R"d(BEGIN { @a[1, "x"] = count(); } END { printa("%d %s %@5d %@u\n", @a, @a); printa(@a); trunc(@a, -3); trunc(@a); normalize(@a, 1000); denormalize(@a); clear(@a); })d"),
+      R"d(string 0 "x"
 @a[int32, string256]: count, 1 value words
 clause 0 line 1: :::BEGIN
   scratch 272
@@ -285,9 +299,10 @@ clause 1 line 1: :::END
 }
 
 TEST(Compile, StructuresAndBitFields) {
-  EXPECT_EQ(plan_of(R"d(struct s { int a; unsigned b : 3; int c : 5; char name[8]; struct s *next; };
+  EXPECT_EQ(
+      plan_of(R"d(struct s { int a; unsigned b : 3; int c : 5; char name[8]; struct s *next; };
 BEGIN { this->p = (struct s *)arg0; trace(this->p->a); trace(this->p->next->b); trace(this->p->c); printf("%s", this->p->name); trace((long)&this->p->name[2]); trace(this->p[2].a); })d"),
-            R"d(this p: pointer at 0
+      R"d(this p: pointer at 0
 sizes: globals 0, self 0, this 8, direct 0
 clause 0 line 2: :::BEGIN
   record 288 bytes
@@ -355,8 +370,10 @@ clause 0 line 2: :::BEGIN
 }
 
 TEST(Compile, PointerArithmetic) {
-  EXPECT_EQ(plan_of(R"d(BEGIN { this->p = (int *)arg0; trace(*(this->p + arg1)); trace((this->p + 3) - this->p); this->p++; this->p -= 2; })d"),
-            R"d(this p: pointer at 0
+  EXPECT_EQ(
+      plan_of(
+          R"d(BEGIN { this->p = (int *)arg0; trace(*(this->p + arg1)); trace((this->p + 3) - this->p); this->p++; this->p -= 2; })d"),
+      R"d(this p: pointer at 0
 sizes: globals 0, self 0, this 8, direct 0
 clause 0 line 1: :::BEGIN
   record 16 bytes
@@ -400,8 +417,11 @@ clause 0 line 1: :::BEGIN
 }
 
 TEST(Compile, Strings) {
-  EXPECT_EQ(plan_of(R"d(BEGIN { this->s = strjoin(execname, "-x"); trace(strlen(this->s)); trace(this->s < probefunc); self->n = this->s; trace(self->n == NULL); self->n = 0; })d", {"strsize=64"}),
-            R"d(string 0 "-x"
+  EXPECT_EQ(
+      plan_of(
+          R"d(BEGIN { this->s = strjoin(execname, "-x"); trace(strlen(this->s)); trace(this->s < probefunc); self->n = this->s; trace(self->n == NULL); self->n = 0; })d",
+          {"strsize=64"}),
+      R"d(string 0 "-x"
 string 1 ""
 this s: string64 at 0
 self n: string64 at 0
@@ -471,9 +491,11 @@ TEST(Compile, DynamicWidths) {
 }
 
 TEST(Compile, InlinesExpand) {
-  EXPECT_EQ(plan_of(R"d(inline int LIMIT = 2 + 3; inline string who = execname; inline int twice[int x] = x + x;
+  EXPECT_EQ(
+      plan_of(
+          R"d(inline int LIMIT = 2 + 3; inline string who = execname; inline int twice[int x] = x + x;
 BEGIN { trace(LIMIT); trace(who); trace(twice[arg0]); trace(sizeof(int) * LIMIT); })d"),
-            R"d(clause 0 line 2: :::BEGIN
+      R"d(clause 0 line 2: :::BEGIN
   record 272 bytes
   field 0: int32 at 0
   field 1: string256 at 4
@@ -538,8 +560,10 @@ BEGIN { trace(C); trace(SIGINT); trace(NULL); trace('a'); trace(1 << 31); trace(
 }
 
 TEST(Compile, SignedAndUnsigned) {
-  EXPECT_EQ(plan_of(R"d(BEGIN { this->u = (unsigned)arg0; this->i = (int)arg1; trace(this->u < this->i); trace(this->i / 3); trace(this->u / 3); trace(this->i >> 1); trace(this->u >> 1); trace(this->i % this->u); })d"),
-            R"d(this u: uint32 at 0
+  EXPECT_EQ(
+      plan_of(
+          R"d(BEGIN { this->u = (unsigned)arg0; this->i = (int)arg1; trace(this->u < this->i); trace(this->i / 3); trace(this->u / 3); trace(this->i >> 1); trace(this->u >> 1); trace(this->i % this->u); })d"),
+      R"d(this u: uint32 at 0
 this i: int32 at 8
 sizes: globals 0, self 0, this 16, direct 0
 clause 0 line 1: :::BEGIN
@@ -596,7 +620,8 @@ clause 0 line 1: :::BEGIN
 TEST(Compile, SeveralSourcesAreOneProgram) {
   CompileRequest request;
   request.sources.push_back({"first", "BEGIN { x = 1; this->t = 1; }", InputKind::kName});
-  request.sources.push_back({"second.d", "END { trace(x); this->t = \"other\"; }", InputKind::kScript});
+  request.sources.push_back(
+      {"second.d", "END { trace(x); this->t = \"other\"; }", InputKind::kScript});
   const CompileResult result = compile(request);
   ASSERT_TRUE(result.program) << diag::render_all(result.sources, result.diagnostics);
   ASSERT_EQ(result.program->clauses.size(), 2u);
@@ -612,9 +637,11 @@ TEST(Compile, KindsOfDescriptions) {
     const CompileResult result = compile(request);
     if (!result.program) return diag::render_all(result.sources, result.diagnostics);
     const plan::ProbeDescription& p = result.program->clauses.front().probes.front();
-    return p.provider + ":" + p.module + ":" + p.function + ":" + p.name + " #" + std::to_string(p.id);
+    return p.provider + ":" + p.module + ":" + p.function + ":" + p.name + " #" +
+           std::to_string(p.id);
   };
-  EXPECT_EQ(probe(InputKind::kName, "pid1:libc.so.6:malloc:entry"), "pid1:libc.so.6:malloc:entry #0");
+  EXPECT_EQ(probe(InputKind::kName, "pid1:libc.so.6:malloc:entry"),
+            "pid1:libc.so.6:malloc:entry #0");
   EXPECT_EQ(probe(InputKind::kName, "malloc:entry"), "::malloc:entry #0");
   EXPECT_EQ(probe(InputKind::kProvider, "pid1"), "pid1::: #0");
   EXPECT_EQ(probe(InputKind::kModule, "pid1:libc.so.6"), "pid1:libc.so.6:: #0");
@@ -624,7 +651,8 @@ TEST(Compile, KindsOfDescriptions) {
 
 TEST(Compile, MacrosComeFromTheRequest) {
   CompileRequest request;
-  request.sources.push_back({"x", "BEGIN { trace($1); trace($$2); trace($pid); trace($target); }", InputKind::kName});
+  request.sources.push_back(
+      {"x", "BEGIN { trace($1); trace($$2); trace($pid); trace($target); }", InputKind::kName});
   request.macros.arguments = {"12", "word"};
   request.macros.pid = 99;
   CompileResult result = compile(request);
@@ -647,9 +675,10 @@ TEST(Compile, PragmasSetOptions) {
   plan::Options options;
   ASSERT_TRUE(options.set("bufsize", "1m"));
   request.options = &options;
-  request.sources.push_back(
-      {"x.d", "#pragma D option quiet\n#pragma D option strsize=40\nBEGIN { s = execname; trace(sizeof (s)); }\n",
-       InputKind::kScript});
+  request.sources.push_back({"x.d",
+                             "#pragma D option quiet\n#pragma D option strsize=40\nBEGIN { s = "
+                             "execname; trace(sizeof (s)); }\n",
+                             InputKind::kScript});
   const CompileResult result = compile(request);
   ASSERT_TRUE(result.program) << diag::render_all(result.sources, result.diagnostics);
   EXPECT_TRUE(result.options.flag("quiet"));
@@ -670,14 +699,17 @@ TEST(Compile, WhatCannotRunYetIsNamed) {
     return sorted.empty() ? std::string() : "[" + sorted.front().tag + "] " + sorted.front().text;
   };
   EXPECT_EQ(message("BEGIN { ustack(); }"), "[UNKNOWN] ustack() is not offered yet");
-  EXPECT_EQ(message("BEGIN { @[ustack()] = count(); }"), "[UNKNOWN] ustack() as a key is not offered yet");
+  EXPECT_EQ(message("BEGIN { @[ustack()] = count(); }"),
+            "[UNKNOWN] ustack() as a key is not offered yet");
   EXPECT_EQ(message("BEGIN { trace(stackdepth); }"), "[UNKNOWN] stackdepth is not offered yet");
   EXPECT_EQ(message("BEGIN { speculate(1); }"), "[UNKNOWN] speculate() is not offered yet");
   EXPECT_EQ(message("BEGIN { x = substr(execname, 1); }"), "[UNKNOWN] substr() is not offered yet");
   EXPECT_EQ(message("BEGIN { *(int *)arg0 = 1; }"),
             "[OP_WRITE] = cannot change this: only variables of the program can be");
-  EXPECT_EQ(message("int *p; BEGIN { *p = 1; }"), "[UNKNOWN] writing through a pointer is not offered yet");
-  EXPECT_EQ(message("int a[4]; BEGIN { a[1] = 1; }"), "[UNKNOWN] writing through a pointer is not offered yet");
+  EXPECT_EQ(message("int *p; BEGIN { *p = 1; }"),
+            "[UNKNOWN] writing through a pointer is not offered yet");
+  EXPECT_EQ(message("int a[4]; BEGIN { a[1] = 1; }"),
+            "[UNKNOWN] writing through a pointer is not offered yet");
   EXPECT_EQ(message("BEGIN { trace(*(double *)arg0); }"),
             "[UNKNOWN] printing a value of type double is not offered yet");
 }

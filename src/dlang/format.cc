@@ -11,9 +11,19 @@ namespace {
 constexpr int kMaxWidth = 1 << 16;
 
 enum class Takes : std::uint8_t {
-  kAddress, kUserAddress, kSmallInteger, kInteger, kFloat, kStack, kString, kWideString, kTime,
-  kSameType,      // exactly the prototype
-  kShort, kLong, kLongLong,  // signed or unsigned
+  kAddress,
+  kUserAddress,
+  kSmallInteger,
+  kInteger,
+  kFloat,
+  kStack,
+  kString,
+  kWideString,
+  kTime,
+  kSameType,  // exactly the prototype
+  kShort,
+  kLong,
+  kLongLong,  // signed or unsigned
 };
 
 struct ConversionRow : Conversion {
@@ -73,8 +83,8 @@ constexpr ConversionRow kConversions[] = {
 };
 
 const ConversionRow* find_row(std::string_view name) {
-  const auto* found =
-      std::ranges::find_if(kConversions, [&](const ConversionRow& row) { return row.name == name; });
+  const auto* found = std::ranges::find_if(
+      kConversions, [&](const ConversionRow& row) { return row.name == name; });
   return found == std::end(kConversions) ? nullptr : found;
 }
 
@@ -120,7 +130,8 @@ class FormatParser {
   }
 
   Error bad(std::string_view why) const {
-    return {ErrorCode::kBadInput, "format conversion #" + std::to_string(number_) + " " + std::string(why)};
+    return {ErrorCode::kBadInput,
+            "format conversion #" + std::to_string(number_) + " " + std::string(why)};
   }
 
   // After the '%'.
@@ -141,7 +152,8 @@ class FormatParser {
         part.flags += c;
       } else if (c == '*') {
         bool& dynamic = dot ? part.dynamic_precision : part.dynamic_width;
-        if (dynamic) return bad(dot ? "has two '*' for its precision" : "has two '*' for its width");
+        if (dynamic)
+          return bad(dot ? "has two '*' for its precision" : "has two '*' for its width");
         dynamic = true;
       } else if (c == '.') {
         if (dot) return bad("has two '.'");
@@ -194,35 +206,50 @@ class FormatParser {
 
 }  // namespace
 
-Result<std::vector<FormatPart>> parse_format(std::string_view text) { return FormatParser(text).run(); }
+Result<std::vector<FormatPart>> parse_format(std::string_view text) {
+  return FormatParser(text).run();
+}
 
 const Conversion* find_conversion(std::string_view name) { return find_row(name); }
 
-bool accepts(const FormatPart& part, ctypes::TypeId type, const ctypes::TypeTable& types, HasTarget target) {
+bool accepts(const FormatPart& part, ctypes::TypeId type, const ctypes::TypeTable& types,
+             HasTarget target) {
   const ConversionRow* row = find_row(part.length + part.conversion);
   if (row == nullptr) return false;
   const bool is_integer = types.is_integer(type);
   const bool is_address = is_integer || types.is_pointer(type);
   const ctypes::TypeId resolved = types.resolve(type);
   switch (row->takes) {
-    case Takes::kAddress: return is_address || types.kind(type) == ctypes::TypeKind::kSymbol;
+    case Takes::kAddress:
+      return is_address || types.kind(type) == ctypes::TypeKind::kSymbol;
     case Takes::kUserAddress:
-      return types.kind(type) == ctypes::TypeKind::kSymbol || (target == HasTarget::kYes && is_address);
-    case Takes::kSmallInteger: return is_integer && types.size(type) <= 4;
-    case Takes::kInteger: return is_integer;
-    case Takes::kFloat: return types.is_float(type);
-    case Takes::kStack: return types.kind(type) == ctypes::TypeKind::kStack;
-    case Takes::kString: return types.is_string(type) || is_char_array(type, types);
+      return types.kind(type) == ctypes::TypeKind::kSymbol ||
+             (target == HasTarget::kYes && is_address);
+    case Takes::kSmallInteger:
+      return is_integer && types.size(type) <= 4;
+    case Takes::kInteger:
+      return is_integer;
+    case Takes::kFloat:
+      return types.is_float(type);
+    case Takes::kStack:
+      return types.kind(type) == ctypes::TypeKind::kStack;
+    case Takes::kString:
+      return types.is_string(type) || is_char_array(type, types);
     case Takes::kWideString:
       return types.kind(type) == ctypes::TypeKind::kArray &&
              types.kind(types.pointed_to(type)) == ctypes::TypeKind::kInteger &&
              types.size(types.pointed_to(type)) == 4;
-    case Takes::kTime: return is_integer && types.size(type) == 8;
-    case Takes::kSameType: return types.compatible(type, row->type);
-    case Takes::kShort: return resolved == ctypes::kShort || resolved == ctypes::kUnsignedShort;
-    case Takes::kLong: return resolved == ctypes::kLong || resolved == ctypes::kUnsignedLong;
+    case Takes::kTime:
+      return is_integer && types.size(type) == 8;
+    case Takes::kSameType:
+      return types.compatible(type, row->type);
+    case Takes::kShort:
+      return resolved == ctypes::kShort || resolved == ctypes::kUnsignedShort;
+    case Takes::kLong:
+      return resolved == ctypes::kLong || resolved == ctypes::kUnsignedLong;
     case Takes::kLongLong:
-      return resolved == ctypes::kLongLong || resolved == ctypes::kUnsignedLongLong || has_64_bit_name(type, types);
+      return resolved == ctypes::kLongLong || resolved == ctypes::kUnsignedLongLong ||
+             has_64_bit_name(type, types);
   }
   return false;
 }

@@ -41,6 +41,7 @@ const Conversion* find_conversion(std::string_view name);
 enum class HasTarget : std::uint8_t { kNo, kYes };
 
 // Whether a value of `type` may be printed with the part's conversion.
-bool accepts(const FormatPart& part, ctypes::TypeId type, const ctypes::TypeTable& types, HasTarget target);
+bool accepts(const FormatPart& part, ctypes::TypeId type, const ctypes::TypeTable& types,
+             HasTarget target);
 
 }  // namespace trapline::dlang

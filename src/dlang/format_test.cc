@@ -42,11 +42,13 @@ TEST(Format, TakesFormatsApart) {
 }
 
 TEST(Format, RefusesWhatIsNone) {
-  EXPECT_EQ(parts("%d %"), "error: format conversion #2 ends with the format string before its name");
+  EXPECT_EQ(parts("%d %"),
+            "error: format conversion #2 ends with the format string before its name");
   EXPECT_EQ(parts("%z"), "error: format conversion #1 is not known: %z");
   EXPECT_EQ(parts("%lls"), "error: format conversion #1 is not known: %lls");
   EXPECT_EQ(parts("%5%"), "error: format conversion #1 %% cannot have flags");
-  EXPECT_EQ(parts("%1$d"), "error: format conversion #1 is positional (%n$), which D does not have");
+  EXPECT_EQ(parts("%1$d"),
+            "error: format conversion #1 is positional (%n$), which D does not have");
   EXPECT_EQ(parts("%**d"), "error: format conversion #1 has two '*' for its width");
   EXPECT_EQ(parts("%.*.d"), "error: format conversion #1 has two '.'");
   EXPECT_EQ(parts("%n"), "error: format conversion #1 is not known: %n");

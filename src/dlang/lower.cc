@@ -31,7 +31,8 @@ std::uint32_t Lowerer::line_of(diag::Range range) const {
 }
 
 bool Lowerer::has_record(const CheckedClause& checked) {
-  return checked.statements.empty() || std::ranges::any_of(checked.statements, [](const NodePtr& node) {
+  return checked.statements.empty() ||
+         std::ranges::any_of(checked.statements, [](const NodePtr& node) {
            return node->kind == NodeKind::kCall && node->function->kind == FunctionKind::kAction;
          });
 }
@@ -72,8 +73,9 @@ void Lowerer::lower_clause(const CheckedClause& checked) {
   if (refused) land(*refused);
   emit(Op::kEnd);
   if (too_long_) {
-    diagnostics_.error("UNKNOWN", checked.clause->range,
-                       "the clause makes more than " + std::to_string(kMaxClauseCode) + " instructions");
+    diagnostics_.error(
+        "UNKNOWN", checked.clause->range,
+        "the clause makes more than " + std::to_string(kMaxClauseCode) + " instructions");
   }
   program_.clauses.push_back(std::move(clause_));
 }
@@ -81,38 +83,53 @@ void Lowerer::lower_clause(const CheckedClause& checked) {
 void Lowerer::lower_statement(const Node& statement) {
   if (statement.kind == NodeKind::kAggregate) {
     lower_aggregate(statement);
-  } else if (statement.kind == NodeKind::kCall && statement.function->kind == FunctionKind::kAction) {
+  } else if (statement.kind == NodeKind::kCall &&
+             statement.function->kind == FunctionKind::kAction) {
     lower_action(statement);
   } else {
     lower_discarding(statement);
   }
 }
 
-// -------------------------------------------------------------------------------------------------------- aggregations
+// --------------------------------------------------------------------------------------------------------
+// aggregations
 
 namespace {
 
 plan::AggregationKind aggregation_kind(FunctionId id) {
   switch (id) {
-    case FunctionId::kSum: return plan::AggregationKind::kSum;
-    case FunctionId::kMin: return plan::AggregationKind::kMin;
-    case FunctionId::kMax: return plan::AggregationKind::kMax;
-    case FunctionId::kAvg: return plan::AggregationKind::kAvg;
-    case FunctionId::kStddev: return plan::AggregationKind::kStddev;
-    case FunctionId::kQuantize: return plan::AggregationKind::kQuantize;
-    case FunctionId::kLquantize: return plan::AggregationKind::kLquantize;
-    case FunctionId::kLlquantize: return plan::AggregationKind::kLlquantize;
-    default: return plan::AggregationKind::kCount;
+    case FunctionId::kSum:
+      return plan::AggregationKind::kSum;
+    case FunctionId::kMin:
+      return plan::AggregationKind::kMin;
+    case FunctionId::kMax:
+      return plan::AggregationKind::kMax;
+    case FunctionId::kAvg:
+      return plan::AggregationKind::kAvg;
+    case FunctionId::kStddev:
+      return plan::AggregationKind::kStddev;
+    case FunctionId::kQuantize:
+      return plan::AggregationKind::kQuantize;
+    case FunctionId::kLquantize:
+      return plan::AggregationKind::kLquantize;
+    case FunctionId::kLlquantize:
+      return plan::AggregationKind::kLlquantize;
+    default:
+      return plan::AggregationKind::kCount;
   }
 }
 
 // Which argument of an aggregating function is its weight.
 std::size_t weight_position(FunctionId id) {
   switch (id) {
-    case FunctionId::kQuantize: return 1;
-    case FunctionId::kLquantize: return 4;
-    case FunctionId::kLlquantize: return 5;
-    default: return ~std::size_t{0};
+    case FunctionId::kQuantize:
+      return 1;
+    case FunctionId::kLquantize:
+      return 4;
+    case FunctionId::kLlquantize:
+      return 5;
+    default:
+      return ~std::size_t{0};
   }
 }
 
@@ -164,7 +181,8 @@ void Lowerer::lower_aggregate(const Node& node) {
   if (area != 0) update.scratch = allocate_scratch(area);
 }
 
-// ------------------------------------------------------------------------------------------------------------- actions
+// -------------------------------------------------------------------------------------------------------------
+// actions
 
 std::uint32_t Lowerer::add_field(Reg value, plan::ValueType type) {
   const auto index = static_cast<std::uint32_t>(clause_.fields.size());
@@ -177,7 +195,8 @@ std::uint32_t Lowerer::add_field(Reg value, plan::ValueType type) {
 
 // A string, also one of a char array, or a number.
 std::optional<std::uint32_t> Lowerer::add_field(const Node& value) {
-  const bool is_char_array = types_.kind(value.type) == ctypes::TypeKind::kArray && types_.is_string_like(value.type);
+  const bool is_char_array =
+      types_.kind(value.type) == ctypes::TypeKind::kArray && types_.is_string_like(value.type);
   const bool is_text = types_.is_string(value.type) || is_char_array;
   const auto type = value_type(is_text ? ctypes::kString : value.type);
   if (!type) {
@@ -191,12 +210,24 @@ std::optional<std::uint32_t> Lowerer::add_field(const Node& value) {
 
 void Lowerer::lower_action(const Node& node) {
   switch (node.function->id) {
-    case FunctionId::kPrintf: lower_printf(node); return;
-    case FunctionId::kPrinta: lower_printa(node); return;
-    case FunctionId::kClear: lower_aggregation_action(node, plan::ActionKind::kClear); return;
-    case FunctionId::kDenormalize: lower_aggregation_action(node, plan::ActionKind::kDenormalize); return;
-    case FunctionId::kNormalize: lower_aggregation_action(node, plan::ActionKind::kNormalize); return;
-    case FunctionId::kTrunc: lower_aggregation_action(node, plan::ActionKind::kTruncate); return;
+    case FunctionId::kPrintf:
+      lower_printf(node);
+      return;
+    case FunctionId::kPrinta:
+      lower_printa(node);
+      return;
+    case FunctionId::kClear:
+      lower_aggregation_action(node, plan::ActionKind::kClear);
+      return;
+    case FunctionId::kDenormalize:
+      lower_aggregation_action(node, plan::ActionKind::kDenormalize);
+      return;
+    case FunctionId::kNormalize:
+      lower_aggregation_action(node, plan::ActionKind::kNormalize);
+      return;
+    case FunctionId::kTrunc:
+      lower_aggregation_action(node, plan::ActionKind::kTruncate);
+      return;
     case FunctionId::kTrace: {
       const Node& value = *node.operands.front();
       if (types_.is_by_reference(value.type)) {
@@ -221,7 +252,8 @@ void Lowerer::lower_action(const Node& node) {
       emit(Op::kExit).a = status;
       return;
     }
-    default: unsupported(node.range, std::string(node.function->name) + "()");
+    default:
+      unsupported(node.range, std::string(node.function->name) + "()");
   }
 }
 
@@ -266,7 +298,8 @@ void Lowerer::lower_printa(const Node& node) {
   action.kind = plan::ActionKind::kPrinta;
   action.has_format = node.format != nullptr;
   for (const NodePtr& operand : node.operands) {
-    if (operand->kind == NodeKind::kAggregation) action.aggregations.push_back(aggregation_index(*operand->symbol));
+    if (operand->kind == NodeKind::kAggregation)
+      action.aggregations.push_back(aggregation_index(*operand->symbol));
   }
   if (action.has_format) {
     std::uint32_t key = 0;
@@ -295,7 +328,8 @@ void Lowerer::lower_aggregation_action(const Node& node, plan::ActionKind kind) 
     const bool is_divisor = kind == plan::ActionKind::kNormalize;
     const Reg value = lower(*node.operands[1]);
     if (value == plan::kNoReg) return;
-    action.fields.push_back(add_field(value, *value_type(is_divisor ? ctypes::kUnsignedLong : ctypes::kLong)));
+    action.fields.push_back(
+        add_field(value, *value_type(is_divisor ? ctypes::kUnsignedLong : ctypes::kLong)));
   }
   clause_.actions.push_back(std::move(action));
 }

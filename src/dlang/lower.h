@@ -1,8 +1,9 @@
 // From the typed tree to a plan: each clause as instructions, fields and actions.
 //
-// Values are computed as DTrace computes them: in 64 bits, without cutting after each operation. They are cut to their
-// type where they are stored, used as keys or cast (as far as DTrace's casts cut), and where a field keeps only the
-// type's bytes. What cannot be run yet gives one diagnostic that names it (D_UNKNOWN).
+// Values are computed as DTrace computes them: in 64 bits, without cutting after each operation.
+// They are cut to their type where they are stored, used as keys or cast (as far as DTrace's casts
+// cut), and where a field keeps only the type's bytes. What cannot be run yet gives one diagnostic
+// that names it (D_UNKNOWN).
 
 #pragma once
 
@@ -16,7 +17,8 @@
 
 namespace trapline::dlang {
 
-inline constexpr std::size_t kMaxClauseCode = 1 << 16;  // instructions; inlines in inlines can make a lot of them
+inline constexpr std::size_t kMaxClauseCode =
+    1 << 16;  // instructions; inlines in inlines can make a lot of them
 
 struct LowerRequest {
   const std::vector<CheckedClause>* clauses = nullptr;
@@ -26,8 +28,8 @@ struct LowerRequest {
   std::uint32_t scratchsize = 256;
 };
 
-// Precondition: the clauses were checked without errors. Scratch offsets in the result count from the end of the `this`
-// area, and nothing has its place yet: plan::lay_out() comes next.
+// Precondition: the clauses were checked without errors. Scratch offsets in the result count from
+// the end of the `this` area, and nothing has its place yet: plan::lay_out() comes next.
 plan::Program lower(const LowerRequest& request, diag::Diagnostics& diagnostics);
 
 }  // namespace trapline::dlang

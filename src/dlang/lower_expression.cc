@@ -20,18 +20,22 @@ bool is_comparison(BinaryOperator op) {
     case BinaryOperator::kGreater:
     case BinaryOperator::kGreaterEqual:
     case BinaryOperator::kEqual:
-    case BinaryOperator::kNotEqual: return true;
-    default: return false;
+    case BinaryOperator::kNotEqual:
+      return true;
+    default:
+      return false;
   }
 }
 
 bool is_logical(BinaryOperator op) {
-  return op == BinaryOperator::kLogicalAnd || op == BinaryOperator::kLogicalOr || op == BinaryOperator::kLogicalXor;
+  return op == BinaryOperator::kLogicalAnd || op == BinaryOperator::kLogicalOr ||
+         op == BinaryOperator::kLogicalXor;
 }
 
 }  // namespace
 
-// -------------------------------------------------------------------------------------------------------- instructions
+// --------------------------------------------------------------------------------------------------------
+// instructions
 
 plan::Instruction& Lowerer::emit(Op op) {
   // A clause that is too long is cut here and refused at its end.
@@ -63,7 +67,8 @@ plan::Reg Lowerer::constant(std::uint64_t value) {
 plan::Reg Lowerer::string_constant(const std::string& text) {
   // A string is at most strsize bytes with its NUL, a constant as well.
   std::string cut = text.substr(0, program_.strsize - 1);
-  const auto [known, added] = strings_.try_emplace(cut, static_cast<std::uint32_t>(program_.strings.size()));
+  const auto [known, added] =
+      strings_.try_emplace(cut, static_cast<std::uint32_t>(program_.strings.size()));
   if (added) program_.strings.push_back(std::move(cut));
   const Reg dst = emit_value(Op::kString);
   clause_.code.back().immediate = known->second;
@@ -100,7 +105,8 @@ plan::Reg Lowerer::unsupported(diag::Range range, std::string_view what) {
   return kNoReg;
 }
 
-// --------------------------------------------------------------------------------------------------------------- types
+// ---------------------------------------------------------------------------------------------------------------
+// types
 
 std::optional<plan::ValueType> Lowerer::value_type(TypeId type) const {
   plan::ValueType out;
@@ -121,7 +127,8 @@ std::optional<plan::ValueType> Lowerer::value_type(TypeId type) const {
       out.is_signed = false;
       out.size = program_.strsize;
       return out;
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -141,14 +148,19 @@ bool Lowerer::fits(const Node& node, const plan::ValueType& type) const {
       const unsigned shift = 64 - type.size * 8;
       const std::uint64_t high = node.value << shift;
       const std::uint64_t back =
-          type.is_signed ? static_cast<std::uint64_t>(static_cast<std::int64_t>(high) >> shift) : high >> shift;
+          type.is_signed ? static_cast<std::uint64_t>(static_cast<std::int64_t>(high) >> shift)
+                         : high >> shift;
       return back == node.value;
     }
-    case NodeKind::kNot: return true;
-    case NodeKind::kBinary: return is_comparison(*node.op) || is_logical(*node.op);
-    case NodeKind::kConditional: return fits(*node.operands[1], type) && fits(*node.operands[2], type);
+    case NodeKind::kNot:
+      return true;
+    case NodeKind::kBinary:
+      return is_comparison(*node.op) || is_logical(*node.op);
+    case NodeKind::kConditional:
+      return fits(*node.operands[1], type) && fits(*node.operands[2], type);
     case NodeKind::kCast:
-      if (!cast_cuts(node.operands.front()->type, node.type)) return fits(*node.operands.front(), type);
+      if (!cast_cuts(node.operands.front()->type, node.type))
+        return fits(*node.operands.front(), type);
       [[fallthrough]];
     case NodeKind::kAssign:
     case NodeKind::kIncrement:
@@ -163,7 +175,8 @@ bool Lowerer::fits(const Node& node, const plan::ValueType& type) const {
       return (size == type.size && is_signed == type.is_signed) ||
              (size < type.size && (!is_signed || type.is_signed));
     }
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -177,7 +190,8 @@ bool Lowerer::cast_cuts(TypeId from, TypeId to) const {
   return type->size != source || type->is_signed != source_signed;
 }
 
-// --------------------------------------------------------------------------------------------------------- expressions
+// ---------------------------------------------------------------------------------------------------------
+// expressions
 
 plan::Reg Lowerer::lower_discarding(const Node& node) {
   if (node.kind == NodeKind::kCast && types_.kind(node.type) == TypeKind::kVoid) {
@@ -188,12 +202,17 @@ plan::Reg Lowerer::lower_discarding(const Node& node) {
 
 plan::Reg Lowerer::lower(const Node& node) {
   switch (node.kind) {
-    case NodeKind::kInteger: return constant(node.value);
-    case NodeKind::kString: return string_constant(node.text);
+    case NodeKind::kInteger:
+      return constant(node.value);
+    case NodeKind::kString:
+      return string_constant(node.text);
     case NodeKind::kVariable:
-    case NodeKind::kElement: return lower_variable(node);
-    case NodeKind::kBuiltin: return lower_builtin(node);
-    case NodeKind::kInline: return lower_inline(node);
+    case NodeKind::kElement:
+      return lower_variable(node);
+    case NodeKind::kBuiltin:
+      return lower_builtin(node);
+    case NodeKind::kInline:
+      return lower_inline(node);
     case NodeKind::kParameter: {
       const auto bound = parameters_.find(node.symbol);
       return bound != parameters_.end() ? bound->second : unsupported(node.range, "this parameter");
@@ -209,22 +228,33 @@ plan::Reg Lowerer::lower(const Node& node) {
       if (value == kNoReg) return kNoReg;
       return emit_value(Op::kEqual, value, constant(0));
     }
-    case NodeKind::kBinary: return lower_binary(node);
-    case NodeKind::kConditional: return lower_conditional(node);
-    case NodeKind::kCast: return lower_cast(node);
-    case NodeKind::kStringof: return lower_stringof(node);
+    case NodeKind::kBinary:
+      return lower_binary(node);
+    case NodeKind::kConditional:
+      return lower_conditional(node);
+    case NodeKind::kCast:
+      return lower_cast(node);
+    case NodeKind::kStringof:
+      return lower_stringof(node);
     case NodeKind::kDereference: {
       const Reg address = lower(*node.operands.front());
       return address == kNoReg ? kNoReg : load(address, node.type, node.range);
     }
-    case NodeKind::kMember: return lower_member(node);
-    case NodeKind::kAddress: return lower_address(*node.operands.front());
-    case NodeKind::kAssign: return lower_assign(node);
-    case NodeKind::kIncrement: return lower_increment(node);
-    case NodeKind::kCall: return lower_call(node);
-    case NodeKind::kUnsupported: return unsupported(node.range, node.text);
+    case NodeKind::kMember:
+      return lower_member(node);
+    case NodeKind::kAddress:
+      return lower_address(*node.operands.front());
+    case NodeKind::kAssign:
+      return lower_assign(node);
+    case NodeKind::kIncrement:
+      return lower_increment(node);
+    case NodeKind::kCall:
+      return lower_call(node);
+    case NodeKind::kUnsupported:
+      return unsupported(node.range, node.text);
     case NodeKind::kAggregation:
-    case NodeKind::kAggregate: break;
+    case NodeKind::kAggregate:
+      break;
   }
   return unsupported(node.range, "an aggregation within an expression");
 }
@@ -240,7 +270,8 @@ plan::Reg Lowerer::lower_string(const Node& node) {
 
 plan::Reg Lowerer::lower_as(const Node& node, TypeId type) {
   if (types_.is_string(type)) return lower_string(node);
-  if (types_.is_string(node.type)) return unsupported(node.range, "a string as a value of type " + types_.name(type));
+  if (types_.is_string(node.type))
+    return unsupported(node.range, "a string as a value of type " + types_.name(type));
   const Reg value = lower(node);
   const auto wanted = value_type(type);
   if (!wanted) return unsupported(node.range, "a value of type " + types_.name(type));
@@ -278,7 +309,8 @@ std::optional<std::uint32_t> Lowerer::variable_index(const Symbol& symbol, diag:
   return index;
 }
 
-std::optional<std::vector<plan::Operand>> Lowerer::lower_keys(const Symbol& symbol, const std::vector<NodePtr>& keys) {
+std::optional<std::vector<plan::Operand>> Lowerer::lower_keys(const Symbol& symbol,
+                                                              const std::vector<NodePtr>& keys) {
   std::vector<plan::Operand> operands;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const Node& key = *keys[i];
@@ -370,7 +402,8 @@ plan::Reg Lowerer::lower_inline(const Node& node) {
   return value;
 }
 
-// ----------------------------------------------------------------------------------------------------------- operators
+// -----------------------------------------------------------------------------------------------------------
+// operators
 
 plan::Reg Lowerer::lower_binary(const Node& node) {
   const BinaryOperator op = *node.op;
@@ -398,21 +431,31 @@ plan::Reg Lowerer::lower_binary(const Node& node) {
 plan::Reg Lowerer::lower_arithmetic(BinaryOperator op, Reg left, Reg right, TypeId type) {
   const bool is_signed = types_.is_signed(type);
   switch (op) {
-    case BinaryOperator::kMultiply: return emit_value(Op::kMul, left, right);
-    case BinaryOperator::kDivide: return emit_value(is_signed ? Op::kDivSigned : Op::kDivUnsigned, left, right);
-    case BinaryOperator::kRemainder: return emit_value(is_signed ? Op::kRemSigned : Op::kRemUnsigned, left, right);
-    case BinaryOperator::kAdd: return emit_value(Op::kAdd, left, right);
-    case BinaryOperator::kSubtract: return emit_value(Op::kSub, left, right);
-    case BinaryOperator::kShiftLeft: return emit_value(Op::kShiftLeft, left, right);
+    case BinaryOperator::kMultiply:
+      return emit_value(Op::kMul, left, right);
+    case BinaryOperator::kDivide:
+      return emit_value(is_signed ? Op::kDivSigned : Op::kDivUnsigned, left, right);
+    case BinaryOperator::kRemainder:
+      return emit_value(is_signed ? Op::kRemSigned : Op::kRemUnsigned, left, right);
+    case BinaryOperator::kAdd:
+      return emit_value(Op::kAdd, left, right);
+    case BinaryOperator::kSubtract:
+      return emit_value(Op::kSub, left, right);
+    case BinaryOperator::kShiftLeft:
+      return emit_value(Op::kShiftLeft, left, right);
     case BinaryOperator::kShiftRight:
       return emit_value(is_signed ? Op::kShiftRightSigned : Op::kShiftRight, left, right);
-    case BinaryOperator::kBitAnd: return emit_value(Op::kAnd, left, right);
-    case BinaryOperator::kBitOr: return emit_value(Op::kOr, left, right);
-    default: return emit_value(Op::kXor, left, right);
+    case BinaryOperator::kBitAnd:
+      return emit_value(Op::kAnd, left, right);
+    case BinaryOperator::kBitOr:
+      return emit_value(Op::kOr, left, right);
+    default:
+      return emit_value(Op::kXor, left, right);
   }
 }
 
-plan::Reg Lowerer::lower_pointer_arithmetic(BinaryOperator op, const Node& left, Reg l, const Node& right, Reg r) {
+plan::Reg Lowerer::lower_pointer_arithmetic(BinaryOperator op, const Node& left, Reg l,
+                                            const Node& right, Reg r) {
   const bool left_points = types_.is_pointer(left.type);
   const std::uint64_t size = types_.size(types_.pointed_to(left_points ? left.type : right.type));
   if (left_points && types_.is_pointer(right.type)) {
@@ -463,27 +506,36 @@ plan::Reg Lowerer::compare(BinaryOperator op, Reg left, Reg right, bool is_signe
   const Op less = is_signed ? Op::kLess : Op::kLessUnsigned;
   const Op less_equal = is_signed ? Op::kLessEqual : Op::kLessEqualUnsigned;
   switch (op) {
-    case BinaryOperator::kEqual: return emit_value(Op::kEqual, left, right);
-    case BinaryOperator::kNotEqual: return emit_value(Op::kNotEqual, left, right);
-    case BinaryOperator::kLess: return emit_value(less, left, right);
-    case BinaryOperator::kLessEqual: return emit_value(less_equal, left, right);
-    case BinaryOperator::kGreater: return emit_value(less, right, left);
-    default: return emit_value(less_equal, right, left);
+    case BinaryOperator::kEqual:
+      return emit_value(Op::kEqual, left, right);
+    case BinaryOperator::kNotEqual:
+      return emit_value(Op::kNotEqual, left, right);
+    case BinaryOperator::kLess:
+      return emit_value(less, left, right);
+    case BinaryOperator::kLessEqual:
+      return emit_value(less_equal, left, right);
+    case BinaryOperator::kGreater:
+      return emit_value(less, right, left);
+    default:
+      return emit_value(less_equal, right, left);
   }
 }
 
 plan::Reg Lowerer::lower_comparison(const Node& node) {
   const Node& left = *node.operands[0];
   const Node& right = *node.operands[1];
-  if (types_.is_string(left.type) || types_.is_string(right.type)) return lower_string_comparison(node);
-  if ((types_.is_by_reference(left.type) && !types_.is_pointer(left.type)) || types_.is_float(left.type)) {
+  if (types_.is_string(left.type) || types_.is_string(right.type))
+    return lower_string_comparison(node);
+  if ((types_.is_by_reference(left.type) && !types_.is_pointer(left.type)) ||
+      types_.is_float(left.type)) {
     return unsupported(node.range, "comparing values of type " + types_.name(left.type));
   }
   const Reg l = lower(left);
   const Reg r = lower(right);
   if (l == kNoReg || r == kNoReg) return kNoReg;
   const bool numbers = types_.is_integer(left.type) && types_.is_integer(right.type);
-  const bool is_signed = numbers && types_.is_signed(types_.arithmetic_result(left.type, right.type));
+  const bool is_signed =
+      numbers && types_.is_signed(types_.arithmetic_result(left.type, right.type));
   return compare(*node.op, l, r, is_signed);
 }
 
@@ -491,7 +543,8 @@ plan::Reg Lowerer::lower_string_comparison(const Node& node) {
   const Node& left = *node.operands[0];
   const Node& right = *node.operands[1];
   const BinaryOperator op = *node.op;
-  // No string of ours is a null pointer: a string that was never set is empty, and an empty one equals NULL.
+  // No string of ours is a null pointer: a string that was never set is empty, and an empty one
+  // equals NULL.
   const bool is_equality = op == BinaryOperator::kEqual || op == BinaryOperator::kNotEqual;
   if (left.is_zero() || right.is_zero()) {
     if (!is_equality) return unsupported(node.range, "ordering a string and NULL");
@@ -501,8 +554,9 @@ plan::Reg Lowerer::lower_string_comparison(const Node& node) {
     return compare(op, length, constant(0), true);
   }
   if (!types_.is_string_like(left.type) || !types_.is_string_like(right.type)) {
-    return unsupported(node.range, "comparing a string with a value of type " +
-                                       types_.name(types_.is_string(left.type) ? right.type : left.type));
+    return unsupported(node.range,
+                       "comparing a string with a value of type " +
+                           types_.name(types_.is_string(left.type) ? right.type : left.type));
   }
   const Reg l = lower_string(left);
   const Reg r = lower_string(right);
@@ -513,7 +567,9 @@ plan::Reg Lowerer::lower_string_comparison(const Node& node) {
 
 plan::Reg Lowerer::lower_conditional(const Node& node) {
   const bool is_string = types_.is_string(node.type);
-  const auto branch = [&](const Node& side) { return is_string ? lower_string(side) : lower(side); };
+  const auto branch = [&](const Node& side) {
+    return is_string ? lower_string(side) : lower(side);
+  };
   const Reg dst = new_register();
   const auto move_to_dst = [&](Reg value) {
     plan::Instruction& instruction = emit(Op::kMove);
@@ -554,7 +610,8 @@ plan::Reg Lowerer::lower_stringof(const Node& node) {
   return address == kNoReg ? kNoReg : copy_string(address, std::nullopt);
 }
 
-// -------------------------------------------------------------------------------------------------------------- memory
+// --------------------------------------------------------------------------------------------------------------
+// memory
 
 plan::Reg Lowerer::load(Reg address, TypeId type, diag::Range range) {
   if (types_.is_by_reference(type)) return address;
@@ -632,11 +689,13 @@ plan::Reg Lowerer::lower_call(const Node& node) {
       clause_.code.back().scratch = allocate_scratch(program_.strsize);
       return dst;
     }
-    default: return unsupported(node.range, std::string(node.function->name) + "()");
+    default:
+      return unsupported(node.range, std::string(node.function->name) + "()");
   }
 }
 
-// --------------------------------------------------------------------------------------------------------- assignments
+// ---------------------------------------------------------------------------------------------------------
+// assignments
 
 plan::Reg Lowerer::lower_assign(const Node& node) {
   const Node& place = *node.operands[0];

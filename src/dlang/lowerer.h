@@ -37,14 +37,15 @@ class Lowerer {
   // ---- lower_expression.cc. kNoReg: a diagnostic was given.
   Reg lower(const Node& node);
   Reg lower_discarding(const Node& node);  // for its effects; may give kNoReg for a void value
-  Reg lower_string(const Node& node);      // of a string-like type, or a constant 0: a string of ours
+  Reg lower_string(const Node& node);  // of a string-like type, or a constant 0: a string of ours
   Reg lower_as(const Node& node, TypeId type);  // converted as by assignment
   Reg lower_variable(const Node& node);
   Reg lower_builtin(const Node& node);
   Reg lower_inline(const Node& node);
   Reg lower_binary(const Node& node);
   Reg lower_arithmetic(BinaryOperator op, Reg left, Reg right, TypeId type);
-  Reg lower_pointer_arithmetic(BinaryOperator op, const Node& left, Reg l, const Node& right, Reg r);
+  Reg lower_pointer_arithmetic(BinaryOperator op, const Node& left, Reg l, const Node& right,
+                               Reg r);
   Reg lower_logical(const Node& node);
   Reg lower_comparison(const Node& node);
   Reg lower_string_comparison(const Node& node);
@@ -71,7 +72,8 @@ class Lowerer {
   Reg load_target(const Target& target);
   void store_target(const Target& target, Reg value);
 
-  std::optional<std::vector<plan::Operand>> lower_keys(const Symbol& symbol, const std::vector<NodePtr>& keys);
+  std::optional<std::vector<plan::Operand>> lower_keys(const Symbol& symbol,
+                                                       const std::vector<NodePtr>& keys);
   std::optional<std::uint32_t> variable_index(const Symbol& symbol, diag::Range range);
   std::optional<plan::ValueType> value_type(TypeId type) const;  // none: structures, floats
   bool cast_cuts(TypeId from, TypeId to) const;

@@ -2,10 +2,11 @@
 
 #include "dlang/names.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <fcntl.h>
 
 namespace trapline::dlang {
 namespace {
@@ -51,7 +52,8 @@ constexpr FunctionInfo kFunctions[] = {
     {"json", kSubroutine, Id::kOther, "string", "const char *, const char *"},
     {"jstack", kAction, Id::kJstack, "stack", "[uint32_t], [uint32_t]"},
     {"link_ntop", kSubroutine, Id::kOther, "string", "int, void *"},
-    {"llquantize", kAggregating, Id::kLlquantize, "void", "@, int32_t, int32_t, int32_t, int32_t, ..."},
+    {"llquantize", kAggregating, Id::kLlquantize, "void",
+     "@, int32_t, int32_t, int32_t, int32_t, ..."},
     {"lltostr", kSubroutine, Id::kOther, "string", "int64_t, [int]"},
     {"lquantize", kAggregating, Id::kLquantize, "void", "@, int32_t, int32_t, ..."},
     {"max", kAggregating, Id::kMax, "void", "@"},
@@ -110,11 +112,16 @@ constexpr FunctionInfo kFunctions[] = {
 };
 static_assert(std::ranges::is_sorted(kFunctions, {}, &FunctionInfo::name));
 
-constexpr BuiltinVariable argument(std::string_view name, int number) { return {name, "int64_t", number, {}}; }
-constexpr BuiltinVariable offered(std::string_view name, std::string_view type, plan::Builtin builtin) {
+constexpr BuiltinVariable argument(std::string_view name, int number) {
+  return {name, "int64_t", number, {}};
+}
+constexpr BuiltinVariable offered(std::string_view name, std::string_view type,
+                                  plan::Builtin builtin) {
   return {name, type, -1, builtin};
 }
-constexpr BuiltinVariable other(std::string_view name, std::string_view type) { return {name, type, -1, {}}; }
+constexpr BuiltinVariable other(std::string_view name, std::string_view type) {
+  return {name, type, -1, {}};
+}
 
 // Sorted by name. `cpu` comes from a D library in DTrace.
 constexpr BuiltinVariable kBuiltins[] = {
@@ -157,39 +164,145 @@ static_assert(std::ranges::is_sorted(kBuiltins, {}, &BuiltinVariable::name));
 
 #define TL_NAMED(name) {#name, name}
 constexpr NamedConstant kConstants[] = {
-    TL_NAMED(E2BIG), TL_NAMED(EACCES), TL_NAMED(EADDRINUSE), TL_NAMED(EADDRNOTAVAIL), TL_NAMED(EAFNOSUPPORT),
-    TL_NAMED(EAGAIN), TL_NAMED(EALREADY), TL_NAMED(EBADF), TL_NAMED(EBADMSG), TL_NAMED(EBUSY), TL_NAMED(ECANCELED),
-    TL_NAMED(ECHILD), TL_NAMED(ECONNABORTED), TL_NAMED(ECONNREFUSED), TL_NAMED(ECONNRESET), TL_NAMED(EDEADLK),
-    TL_NAMED(EDESTADDRREQ), TL_NAMED(EDOM), TL_NAMED(EDQUOT), TL_NAMED(EEXIST), TL_NAMED(EFAULT), TL_NAMED(EFBIG),
-    TL_NAMED(EHOSTDOWN), TL_NAMED(EHOSTUNREACH), TL_NAMED(EIDRM), TL_NAMED(EILSEQ), TL_NAMED(EINPROGRESS),
-    TL_NAMED(EINTR), TL_NAMED(EINVAL), TL_NAMED(EIO), TL_NAMED(EISCONN), TL_NAMED(EISDIR), TL_NAMED(ELOOP),
-    TL_NAMED(EMFILE), TL_NAMED(EMLINK), TL_NAMED(EMSGSIZE), TL_NAMED(ENAMETOOLONG), TL_NAMED(ENETDOWN),
-    TL_NAMED(ENETRESET), TL_NAMED(ENETUNREACH), TL_NAMED(ENFILE), TL_NAMED(ENOBUFS), TL_NAMED(ENODEV),
-    TL_NAMED(ENOENT), TL_NAMED(ENOEXEC), TL_NAMED(ENOLCK), TL_NAMED(ENOLINK), TL_NAMED(ENOMEM), TL_NAMED(ENOMSG),
-    TL_NAMED(ENOPROTOOPT), TL_NAMED(ENOSPC), TL_NAMED(ENOSYS), TL_NAMED(ENOTBLK), TL_NAMED(ENOTCONN),
-    TL_NAMED(ENOTDIR), TL_NAMED(ENOTEMPTY), TL_NAMED(ENOTRECOVERABLE), TL_NAMED(ENOTSOCK), TL_NAMED(ENOTSUP),
-    TL_NAMED(ENOTTY), TL_NAMED(ENXIO), TL_NAMED(EOPNOTSUPP), TL_NAMED(EOVERFLOW), TL_NAMED(EOWNERDEAD),
-    TL_NAMED(EPERM), TL_NAMED(EPIPE), TL_NAMED(EPROTO), TL_NAMED(EPROTONOSUPPORT), TL_NAMED(EPROTOTYPE),
-    TL_NAMED(ERANGE), TL_NAMED(EROFS), TL_NAMED(ESHUTDOWN), TL_NAMED(ESPIPE), TL_NAMED(ESRCH), TL_NAMED(ESTALE),
-    TL_NAMED(ETIME), TL_NAMED(ETIMEDOUT), TL_NAMED(ETXTBSY), TL_NAMED(EUSERS), TL_NAMED(EWOULDBLOCK),
-    TL_NAMED(EXDEV), TL_NAMED(O_APPEND), TL_NAMED(O_CREAT), TL_NAMED(O_EXCL), TL_NAMED(O_NOCTTY),
-    TL_NAMED(O_NONBLOCK), TL_NAMED(O_RDONLY), TL_NAMED(O_RDWR), TL_NAMED(O_SYNC), TL_NAMED(O_TRUNC),
-    TL_NAMED(O_WRONLY), TL_NAMED(SIGABRT), TL_NAMED(SIGALRM), TL_NAMED(SIGBUS), TL_NAMED(SIGCHLD),
-    TL_NAMED(SIGCONT), TL_NAMED(SIGFPE), TL_NAMED(SIGHUP), TL_NAMED(SIGILL), TL_NAMED(SIGINT), TL_NAMED(SIGKILL),
-    TL_NAMED(SIGPIPE), TL_NAMED(SIGPROF), TL_NAMED(SIGQUIT), TL_NAMED(SIGSEGV), TL_NAMED(SIGSTOP),
-    TL_NAMED(SIGSYS), TL_NAMED(SIGTERM), TL_NAMED(SIGTRAP), TL_NAMED(SIGTSTP), TL_NAMED(SIGTTIN),
-    TL_NAMED(SIGTTOU), TL_NAMED(SIGURG), TL_NAMED(SIGUSR1), TL_NAMED(SIGUSR2), TL_NAMED(SIGVTALRM),
-    TL_NAMED(SIGWINCH), TL_NAMED(SIGXCPU), TL_NAMED(SIGXFSZ),
-    {"DTRACEFLT_UNKNOWN", 0}, {"DTRACEFLT_BADADDR", 1}, {"DTRACEFLT_BADALIGN", 2}, {"DTRACEFLT_ILLOP", 3},
-    {"DTRACEFLT_DIVZERO", 4}, {"DTRACEFLT_NOSCRATCH", 5}, {"DTRACEFLT_KPRIV", 6}, {"DTRACEFLT_UPRIV", 7},
-    {"DTRACEFLT_TUPOFLOW", 8}, {"DTRACEFLT_BADSTACK", 9}, {"DTRACEFLT_BADSIZE", 10}, {"DTRACEFLT_BADINDEX", 11},
+    TL_NAMED(E2BIG),
+    TL_NAMED(EACCES),
+    TL_NAMED(EADDRINUSE),
+    TL_NAMED(EADDRNOTAVAIL),
+    TL_NAMED(EAFNOSUPPORT),
+    TL_NAMED(EAGAIN),
+    TL_NAMED(EALREADY),
+    TL_NAMED(EBADF),
+    TL_NAMED(EBADMSG),
+    TL_NAMED(EBUSY),
+    TL_NAMED(ECANCELED),
+    TL_NAMED(ECHILD),
+    TL_NAMED(ECONNABORTED),
+    TL_NAMED(ECONNREFUSED),
+    TL_NAMED(ECONNRESET),
+    TL_NAMED(EDEADLK),
+    TL_NAMED(EDESTADDRREQ),
+    TL_NAMED(EDOM),
+    TL_NAMED(EDQUOT),
+    TL_NAMED(EEXIST),
+    TL_NAMED(EFAULT),
+    TL_NAMED(EFBIG),
+    TL_NAMED(EHOSTDOWN),
+    TL_NAMED(EHOSTUNREACH),
+    TL_NAMED(EIDRM),
+    TL_NAMED(EILSEQ),
+    TL_NAMED(EINPROGRESS),
+    TL_NAMED(EINTR),
+    TL_NAMED(EINVAL),
+    TL_NAMED(EIO),
+    TL_NAMED(EISCONN),
+    TL_NAMED(EISDIR),
+    TL_NAMED(ELOOP),
+    TL_NAMED(EMFILE),
+    TL_NAMED(EMLINK),
+    TL_NAMED(EMSGSIZE),
+    TL_NAMED(ENAMETOOLONG),
+    TL_NAMED(ENETDOWN),
+    TL_NAMED(ENETRESET),
+    TL_NAMED(ENETUNREACH),
+    TL_NAMED(ENFILE),
+    TL_NAMED(ENOBUFS),
+    TL_NAMED(ENODEV),
+    TL_NAMED(ENOENT),
+    TL_NAMED(ENOEXEC),
+    TL_NAMED(ENOLCK),
+    TL_NAMED(ENOLINK),
+    TL_NAMED(ENOMEM),
+    TL_NAMED(ENOMSG),
+    TL_NAMED(ENOPROTOOPT),
+    TL_NAMED(ENOSPC),
+    TL_NAMED(ENOSYS),
+    TL_NAMED(ENOTBLK),
+    TL_NAMED(ENOTCONN),
+    TL_NAMED(ENOTDIR),
+    TL_NAMED(ENOTEMPTY),
+    TL_NAMED(ENOTRECOVERABLE),
+    TL_NAMED(ENOTSOCK),
+    TL_NAMED(ENOTSUP),
+    TL_NAMED(ENOTTY),
+    TL_NAMED(ENXIO),
+    TL_NAMED(EOPNOTSUPP),
+    TL_NAMED(EOVERFLOW),
+    TL_NAMED(EOWNERDEAD),
+    TL_NAMED(EPERM),
+    TL_NAMED(EPIPE),
+    TL_NAMED(EPROTO),
+    TL_NAMED(EPROTONOSUPPORT),
+    TL_NAMED(EPROTOTYPE),
+    TL_NAMED(ERANGE),
+    TL_NAMED(EROFS),
+    TL_NAMED(ESHUTDOWN),
+    TL_NAMED(ESPIPE),
+    TL_NAMED(ESRCH),
+    TL_NAMED(ESTALE),
+    TL_NAMED(ETIME),
+    TL_NAMED(ETIMEDOUT),
+    TL_NAMED(ETXTBSY),
+    TL_NAMED(EUSERS),
+    TL_NAMED(EWOULDBLOCK),
+    TL_NAMED(EXDEV),
+    TL_NAMED(O_APPEND),
+    TL_NAMED(O_CREAT),
+    TL_NAMED(O_EXCL),
+    TL_NAMED(O_NOCTTY),
+    TL_NAMED(O_NONBLOCK),
+    TL_NAMED(O_RDONLY),
+    TL_NAMED(O_RDWR),
+    TL_NAMED(O_SYNC),
+    TL_NAMED(O_TRUNC),
+    TL_NAMED(O_WRONLY),
+    TL_NAMED(SIGABRT),
+    TL_NAMED(SIGALRM),
+    TL_NAMED(SIGBUS),
+    TL_NAMED(SIGCHLD),
+    TL_NAMED(SIGCONT),
+    TL_NAMED(SIGFPE),
+    TL_NAMED(SIGHUP),
+    TL_NAMED(SIGILL),
+    TL_NAMED(SIGINT),
+    TL_NAMED(SIGKILL),
+    TL_NAMED(SIGPIPE),
+    TL_NAMED(SIGPROF),
+    TL_NAMED(SIGQUIT),
+    TL_NAMED(SIGSEGV),
+    TL_NAMED(SIGSTOP),
+    TL_NAMED(SIGSYS),
+    TL_NAMED(SIGTERM),
+    TL_NAMED(SIGTRAP),
+    TL_NAMED(SIGTSTP),
+    TL_NAMED(SIGTTIN),
+    TL_NAMED(SIGTTOU),
+    TL_NAMED(SIGURG),
+    TL_NAMED(SIGUSR1),
+    TL_NAMED(SIGUSR2),
+    TL_NAMED(SIGVTALRM),
+    TL_NAMED(SIGWINCH),
+    TL_NAMED(SIGXCPU),
+    TL_NAMED(SIGXFSZ),
+    {"DTRACEFLT_UNKNOWN", 0},
+    {"DTRACEFLT_BADADDR", 1},
+    {"DTRACEFLT_BADALIGN", 2},
+    {"DTRACEFLT_ILLOP", 3},
+    {"DTRACEFLT_DIVZERO", 4},
+    {"DTRACEFLT_NOSCRATCH", 5},
+    {"DTRACEFLT_KPRIV", 6},
+    {"DTRACEFLT_UPRIV", 7},
+    {"DTRACEFLT_TUPOFLOW", 8},
+    {"DTRACEFLT_BADSTACK", 9},
+    {"DTRACEFLT_BADSIZE", 10},
+    {"DTRACEFLT_BADINDEX", 11},
     {"DTRACEFLT_LIBRARY", 1000},
 };
 #undef TL_NAMED
 
 template <typename Table>
 auto find_in(const Table& table, std::string_view name) {
-  const auto found = std::ranges::lower_bound(table, name, {}, [](const auto& entry) { return entry.name; });
+  const auto found =
+      std::ranges::lower_bound(table, name, {}, [](const auto& entry) { return entry.name; });
   return found != std::end(table) && found->name == name ? &*found : nullptr;
 }
 

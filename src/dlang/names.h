@@ -1,7 +1,8 @@
-// The names that D itself defines: built-in variables, subroutines, actions, aggregating functions; their types.
+// The names that D itself defines: built-in variables, subroutines, actions, aggregating functions;
+// their types.
 //
-// Prototypes are DTrace's documented ones. A name being here means that its uses are checked; whether Trapline can run
-// it is decided when it is lowered.
+// Prototypes are DTrace's documented ones. A name being here means that its uses are checked;
+// whether Trapline can run it is decided when it is lowered.
 
 #pragma once
 
@@ -20,9 +21,39 @@ enum class FunctionKind : std::uint8_t { kSubroutine, kAction, kAggregating };
 // Those that lowering or special checks know by name.
 enum class FunctionId : std::uint8_t {
   kOther,
-  kClear, kCommit, kCopyin, kCopyinstr, kDenormalize, kDiscard, kExit, kFreopen, kJstack, kNormalize, kPrint, kPrinta,
-  kPrintf, kRaise, kSetopt, kSpeculate, kStack, kStrjoin, kStrlen, kSystem, kTrace, kTracemem, kTrunc, kUstack,
-  kAvg, kCount, kLlquantize, kLquantize, kMax, kMin, kQuantize, kStddev, kSum,
+  kClear,
+  kCommit,
+  kCopyin,
+  kCopyinstr,
+  kDenormalize,
+  kDiscard,
+  kExit,
+  kFreopen,
+  kJstack,
+  kNormalize,
+  kPrint,
+  kPrinta,
+  kPrintf,
+  kRaise,
+  kSetopt,
+  kSpeculate,
+  kStack,
+  kStrjoin,
+  kStrlen,
+  kSystem,
+  kTrace,
+  kTracemem,
+  kTrunc,
+  kUstack,
+  kAvg,
+  kCount,
+  kLlquantize,
+  kLquantize,
+  kMax,
+  kMin,
+  kQuantize,
+  kStddev,
+  kSum,
   kDestructive,  // any other action that changes the traced process or the system
 };
 
@@ -30,8 +61,9 @@ struct FunctionInfo {
   std::string_view name;
   FunctionKind kind = FunctionKind::kSubroutine;
   FunctionId id = FunctionId::kOther;
-  std::string_view result;      // a type, as parse_prototype_type() reads it
-  std::string_view parameters;  // comma-separated; "@" is any type, "[T]" may be left out, "..." anything
+  std::string_view result;  // a type, as parse_prototype_type() reads it
+  std::string_view
+      parameters;  // comma-separated; "@" is any type, "[T]" may be left out, "..." anything
 };
 
 struct BuiltinVariable {
@@ -56,7 +88,8 @@ const NamedConstant* find_constant(std::string_view name);
 std::span<const FunctionInfo> all_functions();
 std::span<const BuiltinVariable> all_builtins();
 
-// "const char *", "uint32_t", "struct path *": tags that the table does not know become incomplete ones.
+// "const char *", "uint32_t", "struct path *": tags that the table does not know become incomplete
+// ones.
 ctypes::TypeId parse_prototype_type(ctypes::TypeTable& table, std::string_view text);
 
 }  // namespace trapline::dlang

@@ -1,8 +1,9 @@
 // The typed tree: what a D program means, once names are resolved and types are known.
 //
-// The checker makes it from the syntax tree, lowering turns it into plan instructions. Indexing a C array, member
-// access and enumerators are already reduced to addresses and constants here; constant integers are folded. A missing
-// node (nullptr) stands for an expression whose mistake has been reported.
+// The checker makes it from the syntax tree, lowering turns it into plan instructions. Indexing a C
+// array, member access and enumerators are already reduced to addresses and constants here;
+// constant integers are folded. A missing node (nullptr) stands for an expression whose mistake has
+// been reported.
 
 #pragma once
 
@@ -33,7 +34,9 @@ enum class NodeKind : std::uint8_t {
   kBuiltin,      // builtin
   kInline,       // symbol's value; operands are an array inline's arguments
   kParameter,    // symbol: an array inline's parameter
-  kMinus, kComplement, kNot,  // of operands[0]
+  kMinus,
+  kComplement,
+  kNot,          // of operands[0]
   kBinary,       // op: arithmetic, comparison, logic or comma, of two operands
   kConditional,  // three operands
   kCast,         // operands[0] to type
@@ -42,8 +45,9 @@ enum class NodeKind : std::uint8_t {
   kMember,       // the member at bit_offset of the object that operands[0] is (by reference)
   kAddress,      // of operands[0]
   kAssign,       // operands[0] = operands[1]; with `op`: op=
-  kIncrement,    // operands[0] += value (the step, scaled, as a signed number); is_postfix: the value before
-  kCall,         // function(operands): a subroutine, or an action
+  kIncrement,  // operands[0] += value (the step, scaled, as a signed number); is_postfix: the value
+               // before
+  kCall,       // function(operands): a subroutine, or an action
   kUnsupported,  // D that is right and cannot be run yet; text says what
 };
 
@@ -66,22 +70,32 @@ struct Node {
   const FunctionInfo* function = nullptr;
   const BuiltinVariable* builtin = nullptr;
   std::vector<NodePtr> operands;
-  std::vector<NodePtr> arguments;  // kAggregate: of the function
+  std::vector<NodePtr> arguments;                         // kAggregate: of the function
   std::shared_ptr<const std::vector<FormatPart>> format;  // printf, printa with a format: checked
 
   bool is_zero() const { return kind == NodeKind::kInteger && value == 0; }
 };
 
-enum class SymbolKind : std::uint8_t { kScalar, kArray, kInline, kArrayInline, kParameter, kEnumerator, kAggregation };
+enum class SymbolKind : std::uint8_t {
+  kScalar,
+  kArray,
+  kInline,
+  kArrayInline,
+  kParameter,
+  kEnumerator,
+  kAggregation
+};
 
 // A name of the program: a variable, an inline, an enumerator, an aggregation.
 struct Symbol {
   SymbolKind kind = SymbolKind::kScalar;
   VariableScope scope = VariableScope::kGlobal;
   std::string name;
-  diag::Range first;                  // where it was declared or first assigned
-  std::optional<ctypes::TypeId> type;  // of the variable, an array's elements, the inline; none: not known yet
-  std::optional<std::vector<ctypes::TypeId>> keys;  // arrays, aggregations: set by the declaration or the first use
+  diag::Range first;  // where it was declared or first assigned
+  std::optional<ctypes::TypeId>
+      type;  // of the variable, an array's elements, the inline; none: not known yet
+  std::optional<std::vector<ctypes::TypeId>>
+      keys;  // arrays, aggregations: set by the declaration or the first use
   bool declared = false;
   bool assigned = false;
   bool referenced = false;
@@ -89,7 +103,8 @@ struct Symbol {
   NodePtr value;          // inlines, enumerators
   std::vector<Symbol*> parameters;  // array inlines
   const FunctionInfo* aggregating = nullptr;
-  std::optional<std::vector<std::int64_t>> quantizer;  // lquantize, llquantize: as plan::Aggregation::parameters
+  std::optional<std::vector<std::int64_t>>
+      quantizer;  // lquantize, llquantize: as plan::Aggregation::parameters
 
   // DTrace's "unreferenced": named for the first time, so that an assignment gives it its type.
   bool is_fresh() const { return !declared && !assigned && !referenced; }

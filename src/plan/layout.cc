@@ -19,8 +19,8 @@ constexpr std::uint64_t kMaxScratch = std::uint64_t{1} << 20;
 std::uint64_t round_up(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
 
 Error too_large(std::string what, std::uint64_t size, std::uint64_t limit) {
-  return {ErrorCode::kBadInput,
-          what + " need " + std::to_string(size) + " bytes; at most " + std::to_string(limit) + " are possible"};
+  return {ErrorCode::kBadInput, what + " need " + std::to_string(size) + " bytes; at most " +
+                                    std::to_string(limit) + " are possible"};
 }
 
 Result<> place_scalars(Program& program) {
@@ -36,7 +36,8 @@ Result<> place_scalars(Program& program) {
   for (std::size_t i = 0; i < 3; ++i) {
     if (areas[i] > bounds[i]) return too_large(names[i], areas[i], bounds[i]);
   }
-  program.globals_size = static_cast<std::uint32_t>(areas[static_cast<std::size_t>(Scope::kGlobal)]);
+  program.globals_size =
+      static_cast<std::uint32_t>(areas[static_cast<std::size_t>(Scope::kGlobal)]);
   program.self_size = static_cast<std::uint32_t>(areas[static_cast<std::size_t>(Scope::kSelf)]);
   program.this_size = static_cast<std::uint32_t>(areas[static_cast<std::size_t>(Scope::kThis)]);
   return {};
@@ -56,9 +57,11 @@ Result<> place_arrays(Program& program, const LayoutLimits& limits) {
     const std::uint64_t cell =
         wire::dynvar_cell_size(static_cast<std::uint32_t>(keys), static_cast<std::uint32_t>(value));
     if (cell > kMaxScratch) return too_large("the elements of " + variable.name, cell, kMaxScratch);
-    const std::uint64_t cells = std::bit_floor(std::max<std::uint64_t>(share / cell, kMinArrayCells));
+    const std::uint64_t cells =
+        std::bit_floor(std::max<std::uint64_t>(share / cell, kMinArrayCells));
     variable.cell_size = static_cast<std::uint32_t>(cell);
-    variable.capacity = static_cast<std::uint32_t>(std::min<std::uint64_t>(cells, std::uint64_t{1} << 31));
+    variable.capacity =
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(cells, std::uint64_t{1} << 31));
     variable.offset = next;
     next += round_up(cell * variable.capacity, 64);
     if (next > kMaxArea) return too_large("associative arrays (option dynvarsize)", next, kMaxArea);
@@ -87,7 +90,9 @@ Result<> place_clause(Clause& clause, std::uint32_t this_size) {
     field.offset = static_cast<std::uint32_t>(offset);
     offset += field.type.size;
     const std::uint64_t limit = wire::RingChunk::kDataSize - sizeof(wire::RecordHeader);
-    if (offset > limit) return too_large("the data of the clause in line " + std::to_string(clause.line), offset, limit);
+    if (offset > limit)
+      return too_large("the data of the clause in line " + std::to_string(clause.line), offset,
+                       limit);
   }
   clause.record_size = static_cast<std::uint32_t>(round_up(offset, 8));
   for (Instruction& instruction : clause.code) {
@@ -96,7 +101,8 @@ Result<> place_clause(Clause& clause, std::uint32_t this_size) {
   clause.this_size = this_size;
   const std::uint64_t scratch = std::uint64_t{clause.scratch_size} + this_size;
   if (scratch > kMaxScratch) {
-    return too_large("the strings and keys of the clause in line " + std::to_string(clause.line), scratch, kMaxScratch);
+    return too_large("the strings and keys of the clause in line " + std::to_string(clause.line),
+                     scratch, kMaxScratch);
   }
   clause.scratch_size = static_cast<std::uint32_t>(scratch);
   return {};
@@ -126,15 +132,18 @@ std::uint64_t key_area(const Aggregation& aggregation) {
 
 std::uint64_t histogram_bins(AggregationKind kind, const std::int64_t (&parameters)[4]) {
   switch (kind) {
-    case AggregationKind::kQuantize: return wire::kQuantizeBins;
-    case AggregationKind::kLquantize: return static_cast<std::uint64_t>(parameters[2]) + 2;
+    case AggregationKind::kQuantize:
+      return wire::kQuantizeBins;
+    case AggregationKind::kLquantize:
+      return static_cast<std::uint64_t>(parameters[2]) + 2;
     case AggregationKind::kLlquantize: {
       const std::int64_t factor = parameters[0];
       const std::int64_t magnitudes = parameters[2] - parameters[1] + 1;
       const std::int64_t steps = parameters[3];
       return static_cast<std::uint64_t>(magnitudes * (steps - steps / factor)) * 2 + 3;
     }
-    default: return 0;
+    default:
+      return 0;
   }
 }
 
@@ -143,16 +152,23 @@ void choose_storage(Aggregation& aggregation) {
   aggregation.bins = static_cast<std::uint32_t>(bins);
   aggregation.sparse = bins > kMaxDenseBins;
   switch (aggregation.kind) {
-    case AggregationKind::kAvg: aggregation.value_words = 2; break;
-    case AggregationKind::kStddev: aggregation.value_words = 4; break;
+    case AggregationKind::kAvg:
+      aggregation.value_words = 2;
+      break;
+    case AggregationKind::kStddev:
+      aggregation.value_words = 4;
+      break;
     case AggregationKind::kQuantize:
     case AggregationKind::kLquantize:
     case AggregationKind::kLlquantize:
       aggregation.value_words = aggregation.sparse ? 1 : aggregation.bins;
       break;
-    default: aggregation.value_words = 1; break;
+    default:
+      aggregation.value_words = 1;
+      break;
   }
-  const bool additive = aggregation.kind == AggregationKind::kCount || aggregation.kind == AggregationKind::kSum || bins != 0;
+  const bool additive = aggregation.kind == AggregationKind::kCount ||
+                        aggregation.kind == AggregationKind::kSum || bins != 0;
   aggregation.direct = additive && aggregation.keys.empty() && !aggregation.sparse;
   if (!aggregation.direct) {
     aggregation.direct_words = 0;

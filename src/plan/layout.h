@@ -1,9 +1,11 @@
-// Lays a lowered program out: where each variable, record field and scratch area lies, how aggregations are stored.
+// Lays a lowered program out: where each variable, record field and scratch area lies, how
+// aggregations are stored.
 //
-// The last pass of the front end. Before it, a plan's instructions carry scratch offsets counted from the end of the
-// `this` area, and variables, fields and aggregations have types but no places.
+// The last pass of the front end. Before it, a plan's instructions carry scratch offsets counted
+// from the end of the `this` area, and variables, fields and aggregations have types but no places.
 //
-//   - Scalars take 8-byte aligned slots in their scope's area, in order of declaration; strings take strsize bytes.
+//   - Scalars take 8-byte aligned slots in their scope's area, in order of declaration; strings
+//   take strsize bytes.
 //     Associative arrays follow the global scalars.
 //   - A record's fields lie in order, integers aligned to their size.
 //   - The level's scratch holds the `this` area first, then the clause's static scratch.
@@ -27,16 +29,18 @@ struct LayoutLimits {
 std::uint64_t storage_size(const ValueType& type);
 std::uint64_t key_size(const ValueType& type);
 
-// Bytes of scratch in which the key of an array or aggregation is built: all components at their longest; in front,
-// for arrays of scope self, the thread's id.
+// Bytes of scratch in which the key of an array or aggregation is built: all components at their
+// longest; in front, for arrays of scope self, the thread's id.
 std::uint64_t key_area(const Variable& variable);
 std::uint64_t key_area(const Aggregation& aggregation);  // a sparse one's bin included
 
-// How many bins a histogram has; `parameters` as in Aggregation. For kLlquantize: (high - low + 1) magnitudes of
-// (steps - steps / factor) bins each, on either side of zero, and under-, over- and zero bin.
+// How many bins a histogram has; `parameters` as in Aggregation. For kLlquantize: (high - low + 1)
+// magnitudes of (steps - steps / factor) bins each, on either side of zero, and under-, over- and
+// zero bin.
 std::uint64_t histogram_bins(AggregationKind kind, const std::int64_t (&parameters)[4]);
 
-// Fills in the storage of one aggregation (bins, direct, sparse, words) from its kind, keys and parameters.
+// Fills in the storage of one aggregation (bins, direct, sparse, words) from its kind, keys and
+// parameters.
 void choose_storage(Aggregation& aggregation);
 
 // Errors: kBadInput where areas or records would grow out of bounds; the text says which.

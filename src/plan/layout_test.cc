@@ -30,7 +30,7 @@ TEST(Layout, ScalarsLieInTheirScopesInOrder) {
   Program program;
   program.variables = {variable(Scope::kGlobal, integer(4)), variable(Scope::kThis, string(31)),
                        variable(Scope::kGlobal, string(31)), variable(Scope::kSelf, integer(1)),
-                       variable(Scope::kThis, integer(8)), variable(Scope::kGlobal, integer(8))};
+                       variable(Scope::kThis, integer(8)),   variable(Scope::kGlobal, integer(8))};
   ASSERT_TRUE(lay_out(program, {}));
   EXPECT_EQ(program.variables[0].offset, 0u);
   EXPECT_EQ(program.variables[2].offset, 8u);
@@ -95,10 +95,12 @@ TEST(Layout, AggregationsAreDirectWhereTheyCanBe) {
 }
 
 TEST(Layout, LlquantizeHasAsManyBinsAsTheRuntimeThinks) {
-  for (const auto& shape : {wire::LlquantizeShape{10, 0, 3, 10}, wire::LlquantizeShape{2, 1, 9, 2},
-                            wire::LlquantizeShape{10, 2, 5, 20}, wire::LlquantizeShape{6, 0, 4, 3}}) {
+  for (const auto& shape :
+       {wire::LlquantizeShape{10, 0, 3, 10}, wire::LlquantizeShape{2, 1, 9, 2},
+        wire::LlquantizeShape{10, 2, 5, 20}, wire::LlquantizeShape{6, 0, 4, 3}}) {
     const std::int64_t parameters[4] = {shape.factor, shape.low, shape.high, shape.steps};
-    EXPECT_EQ(histogram_bins(AggregationKind::kLlquantize, parameters), wire::llquantize_bins(shape));
+    EXPECT_EQ(histogram_bins(AggregationKind::kLlquantize, parameters),
+              wire::llquantize_bins(shape));
   }
 }
 
@@ -106,7 +108,8 @@ TEST(Layout, RecordsAlignTheirFields) {
   Program program;
   program.variables = {variable(Scope::kThis, integer(8))};
   Clause clause;
-  clause.fields = {{0, integer(1)}, {0, integer(4)}, {0, string(31)}, {0, integer(8)}, {0, integer(2)}};
+  clause.fields = {
+      {0, integer(1)}, {0, integer(4)}, {0, string(31)}, {0, integer(8)}, {0, integer(2)}};
   clause.scratch_size = 40;
   Instruction instruction;
   instruction.scratch = 16;

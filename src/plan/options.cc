@@ -1,5 +1,5 @@
-// See options.h. The names, kinds and initial values are Oracle's DTrace 2.0; those that only exist elsewhere
-// (illumos, FreeBSD) and those of Trapline follow.
+// See options.h. The names, kinds and initial values are Oracle's DTrace 2.0; those that only exist
+// elsewhere (illumos, FreeBSD) and those of Trapline follow.
 
 #include "plan/options.h"
 
@@ -18,10 +18,13 @@ constexpr OptionInfo option(std::string_view name, OptionKind kind, std::string_
                             When when = When::kStart) {
   return {name, kind, initial, when == When::kAnyTime, false, false};
 }
-constexpr OptionInfo extension(std::string_view name, OptionKind kind, std::string_view initial = "") {
+constexpr OptionInfo extension(std::string_view name, OptionKind kind,
+                               std::string_view initial = "") {
   return {name, kind, initial, false, true, false};
 }
-constexpr OptionInfo ignored(std::string_view name, OptionKind kind) { return {name, kind, "", false, false, true}; }
+constexpr OptionInfo ignored(std::string_view name, OptionKind kind) {
+  return {name, kind, "", false, false, true};
+}
 
 using enum OptionKind;
 
@@ -101,7 +104,8 @@ constexpr OptionInfo kOptions[] = {
     option("unsetenv", kText),
     option("temporal", kFlag, "", When::kAnyTime),
     option("zone", kText),
-    // Accepted, without a meaning here: they concern a kernel, or how DTrace itself is built and linked.
+    // Accepted, without a meaning here: they concern a kernel, or how DTrace itself is built and
+    // linked.
     ignored("bpflog", kFlag),
     ignored("bpflogsize", kSize),
     ignored("ctfpath", kText),
@@ -157,7 +161,8 @@ constexpr std::int64_t kMaxStrsize = 64 * 1024 - 256;  // a string has to fit a 
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
   return std::ranges::equal(a, b, [](char x, char y) {
-    return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
+    return std::tolower(static_cast<unsigned char>(x)) ==
+           std::tolower(static_cast<unsigned char>(y));
   });
 }
 
@@ -174,7 +179,8 @@ std::optional<bool> parse_truth(std::string_view text) {
   return std::nullopt;
 }
 
-// An unsigned number at the start of the text, decimal, 0x or octal as C writes it; what follows is left in `rest`.
+// An unsigned number at the start of the text, decimal, 0x or octal as C writes it; what follows is
+// left in `rest`.
 std::optional<std::int64_t> parse_leading(std::string_view text, std::string_view& rest) {
   int base = 10;
   if (text.size() > 2 && text[0] == '0' && (text[1] == 'x' || text[1] == 'X')) {
@@ -192,8 +198,9 @@ std::optional<std::int64_t> parse_leading(std::string_view text, std::string_vie
 }
 
 Error bad_value(const OptionInfo& info, std::string_view value, std::string allowed) {
-  return {ErrorCode::kBadInput, "Invalid value for specified option: " + std::string(info.name) + " takes " +
-                                    std::move(allowed) + ", not \"" + std::string(value) + "\""};
+  return {ErrorCode::kBadInput, "Invalid value for specified option: " + std::string(info.name) +
+                                    " takes " + std::move(allowed) + ", not \"" +
+                                    std::string(value) + "\""};
 }
 
 // Flags and numbers share DTrace's run-time form: nothing, a word of yes or no, or a number.
@@ -210,19 +217,22 @@ Result<std::string> normal_number(const OptionInfo& info, std::optional<std::str
 Result<std::string> normal_value(const OptionInfo& info, std::optional<std::string_view> value) {
   switch (info.kind) {
     case kFlag:
-    case kNumber: return normal_number(info, value);
+    case kNumber:
+      return normal_number(info, value);
     case kSize: {
       const auto size = parse_size(value.value_or("0"));
       if (!size) return bad_value(info, *value, "a size: a number, with k, m, g or t");
       if (info.name == "strsize" && (*size < kMinStrsize || *size > kMaxStrsize)) {
-        return bad_value(info, value.value_or(""),
-                         "a size from " + std::to_string(kMinStrsize) + " to " + std::to_string(kMaxStrsize));
+        return bad_value(
+            info, value.value_or(""),
+            "a size from " + std::to_string(kMinStrsize) + " to " + std::to_string(kMaxStrsize));
       }
       return std::to_string(*size);
     }
     case kRate: {
       const auto period = parse_period(value.value_or("0"));
-      if (!period) return bad_value(info, *value, "a rate: a number, with hz, ns, us, ms, s, m, h or d");
+      if (!period)
+        return bad_value(info, *value, "a rate: a number, with hz, ns, us, ms, s, m, h or d");
       return std::to_string(*period) + "ns";
     }
     case kText: {
@@ -245,8 +255,8 @@ Result<std::string> normal_value(const OptionInfo& info, std::optional<std::stri
 
 // Options that may be given several times; the values are collected, a line each.
 bool accumulates(std::string_view name) {
-  return name == "define" || name == "undef" || name == "incdir" || name == "libdir" || name == "cppargs" ||
-         name == "setenv" || name == "unsetenv";
+  return name == "define" || name == "undef" || name == "incdir" || name == "libdir" ||
+         name == "cppargs" || name == "setenv" || name == "unsetenv";
 }
 
 }  // namespace
@@ -263,7 +273,8 @@ std::optional<std::int64_t> parse_size(std::string_view text) {
   if (rest.empty()) return number;
   if (rest.size() != 1) return std::nullopt;
   static constexpr std::string_view kSuffixes = "kmgt";
-  const auto place = kSuffixes.find(static_cast<char>(std::tolower(static_cast<unsigned char>(rest[0]))));
+  const auto place =
+      kSuffixes.find(static_cast<char>(std::tolower(static_cast<unsigned char>(rest[0]))));
   if (place == std::string_view::npos) return std::nullopt;
   const int shift = static_cast<int>(place + 1) * 10;
   if (*number > std::numeric_limits<std::int64_t>::max() >> shift) return std::nullopt;
@@ -277,9 +288,20 @@ std::optional<std::int64_t> parse_period(std::string_view text) {
   };
   static constexpr std::int64_t kSecond = 1'000'000'000;
   static constexpr Unit kUnits[] = {
-      {"ns", 1}, {"nsec", 1}, {"us", 1'000}, {"usec", 1'000}, {"ms", 1'000'000}, {"msec", 1'000'000},
-      {"s", kSecond}, {"sec", kSecond}, {"m", 60 * kSecond}, {"min", 60 * kSecond}, {"h", 3600 * kSecond},
-      {"hour", 3600 * kSecond}, {"d", 86400 * kSecond}, {"day", 86400 * kSecond},
+      {"ns", 1},
+      {"nsec", 1},
+      {"us", 1'000},
+      {"usec", 1'000},
+      {"ms", 1'000'000},
+      {"msec", 1'000'000},
+      {"s", kSecond},
+      {"sec", kSecond},
+      {"m", 60 * kSecond},
+      {"min", 60 * kSecond},
+      {"h", 3600 * kSecond},
+      {"hour", 3600 * kSecond},
+      {"d", 86400 * kSecond},
+      {"day", 86400 * kSecond},
   };
   std::string_view rest;
   const auto number = parse_leading(text, rest);
@@ -296,7 +318,8 @@ std::optional<std::int64_t> parse_period(std::string_view text) {
 Result<> Options::set(std::string_view name, std::optional<std::string_view> value) {
   const OptionInfo* info = find_option(name);
   if (info == nullptr) {
-    return Error(ErrorCode::kBadInput, "Invalid option name: there is no option \"" + std::string(name) + "\"");
+    return Error(ErrorCode::kBadInput,
+                 "Invalid option name: there is no option \"" + std::string(name) + "\"");
   }
   TL_TRY_ASSIGN(std::string normal, normal_value(*info, value));
   if (accumulates(name)) {
@@ -323,8 +346,12 @@ bool Options::flag(std::string_view name) const {
   return !value.empty() && value != "0";
 }
 
-std::int64_t Options::number(std::string_view name) const { return parse_size(text(name)).value_or(0); }
+std::int64_t Options::number(std::string_view name) const {
+  return parse_size(text(name)).value_or(0);
+}
 
-std::int64_t Options::period_ns(std::string_view name) const { return parse_period(text(name)).value_or(0); }
+std::int64_t Options::period_ns(std::string_view name) const {
+  return parse_period(text(name)).value_or(0);
+}
 
 }  // namespace trapline::plan

@@ -1,6 +1,7 @@
 // The options that -x, #pragma D option and the command's flags set, with DTrace's names.
 //
-// One table gives each name, its kind and what it may be; values stay text until a typed accessor asks.
+// One table gives each name, its kind and what it may be; values stay text until a typed accessor
+// asks.
 
 #pragma once
 
@@ -36,7 +37,8 @@ const OptionInfo* find_option(std::string_view name);
 
 class Options {
  public:
-  // Errors: kBadInput for an unknown name or a value of the wrong form; the text says what is allowed.
+  // Errors: kBadInput for an unknown name or a value of the wrong form; the text says what is
+  // allowed.
   Result<> set(std::string_view name, std::optional<std::string_view> value);
 
   bool flag(std::string_view name) const;
@@ -49,7 +51,8 @@ class Options {
   std::map<std::string, std::string, std::less<>> values_;
 };
 
-// "10", "4m", "0x10": bytes or a plain number. "97hz", "10ms", "1s": nanoseconds. nullopt: malformed or overflowing.
+// "10", "4m", "0x10": bytes or a plain number. "97hz", "10ms", "1s": nanoseconds. nullopt:
+// malformed or overflowing.
 std::optional<std::int64_t> parse_size(std::string_view text);
 std::optional<std::int64_t> parse_period(std::string_view text);
 

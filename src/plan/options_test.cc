@@ -62,7 +62,8 @@ TEST(Options, RefusesWhatIsWrong) {
   ASSERT_FALSE(wrong);
   EXPECT_EQ(wrong.error().code(), ErrorCode::kBadInput);
   EXPECT_EQ(wrong.error().text(),
-            "Invalid value for specified option: bufpolicy takes one of switch, fill, ring, block, not \"later\"");
+            "Invalid value for specified option: bufpolicy takes one of switch, fill, ring, block, "
+            "not \"later\"");
   EXPECT_EQ(options.number("strsize"), 256);
 }
 

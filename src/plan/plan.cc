@@ -1,4 +1,5 @@
-// A plan as text: for -S, for tests, for people. One line an instruction; registers are r0.., variables by name.
+// A plan as text: for -S, for tests, for people. One line an instruction; registers are r0..,
+// variables by name.
 
 #include "plan/plan.h"
 
@@ -32,9 +33,12 @@ std::string quoted(std::string_view text) {
 
 std::string type_text(const ValueType& type) {
   switch (type.kind) {
-    case ValueKind::kString: return fmt::format("string{}", type.size);
-    case ValueKind::kBytes: return fmt::format("bytes{}", type.size);
-    case ValueKind::kInteger: break;
+    case ValueKind::kString:
+      return fmt::format("string{}", type.size);
+    case ValueKind::kBytes:
+      return fmt::format("bytes{}", type.size);
+    case ValueKind::kInteger:
+      break;
   }
   if (type.is_pointer) return "pointer";
   if (type.is_char) return type.is_signed ? "char" : "uchar";
@@ -52,45 +56,72 @@ std::string types_text(const std::vector<ValueType>& types) {
 
 std::string_view kind_text(AggregationKind kind) {
   switch (kind) {
-    case AggregationKind::kCount: return "count";
-    case AggregationKind::kSum: return "sum";
-    case AggregationKind::kMin: return "min";
-    case AggregationKind::kMax: return "max";
-    case AggregationKind::kAvg: return "avg";
-    case AggregationKind::kStddev: return "stddev";
-    case AggregationKind::kQuantize: return "quantize";
-    case AggregationKind::kLquantize: return "lquantize";
-    case AggregationKind::kLlquantize: return "llquantize";
+    case AggregationKind::kCount:
+      return "count";
+    case AggregationKind::kSum:
+      return "sum";
+    case AggregationKind::kMin:
+      return "min";
+    case AggregationKind::kMax:
+      return "max";
+    case AggregationKind::kAvg:
+      return "avg";
+    case AggregationKind::kStddev:
+      return "stddev";
+    case AggregationKind::kQuantize:
+      return "quantize";
+    case AggregationKind::kLquantize:
+      return "lquantize";
+    case AggregationKind::kLlquantize:
+      return "llquantize";
   }
   return "?";
 }
 
 std::string_view scope_text(Scope scope) {
   switch (scope) {
-    case Scope::kGlobal: return "global";
-    case Scope::kSelf: return "self";
-    case Scope::kThis: return "this";
+    case Scope::kGlobal:
+      return "global";
+    case Scope::kSelf:
+      return "self";
+    case Scope::kThis:
+      return "this";
   }
   return "?";
 }
 
 std::string_view builtin_text(std::int64_t value) {
   switch (static_cast<Builtin>(value)) {
-    case Builtin::kPid: return "pid";
-    case Builtin::kPpid: return "ppid";
-    case Builtin::kTid: return "tid";
-    case Builtin::kUid: return "uid";
-    case Builtin::kGid: return "gid";
-    case Builtin::kCpu: return "cpu";
-    case Builtin::kProbeId: return "id";
-    case Builtin::kTimestamp: return "timestamp";
-    case Builtin::kWallTimestamp: return "walltimestamp";
-    case Builtin::kVirtualTimestamp: return "vtimestamp";
-    case Builtin::kExecname: return "execname";
-    case Builtin::kProbeProvider: return "probeprov";
-    case Builtin::kProbeModule: return "probemod";
-    case Builtin::kProbeFunction: return "probefunc";
-    case Builtin::kProbeName: return "probename";
+    case Builtin::kPid:
+      return "pid";
+    case Builtin::kPpid:
+      return "ppid";
+    case Builtin::kTid:
+      return "tid";
+    case Builtin::kUid:
+      return "uid";
+    case Builtin::kGid:
+      return "gid";
+    case Builtin::kCpu:
+      return "cpu";
+    case Builtin::kProbeId:
+      return "id";
+    case Builtin::kTimestamp:
+      return "timestamp";
+    case Builtin::kWallTimestamp:
+      return "walltimestamp";
+    case Builtin::kVirtualTimestamp:
+      return "vtimestamp";
+    case Builtin::kExecname:
+      return "execname";
+    case Builtin::kProbeProvider:
+      return "probeprov";
+    case Builtin::kProbeModule:
+      return "probemod";
+    case Builtin::kProbeFunction:
+      return "probefunc";
+    case Builtin::kProbeName:
+      return "probename";
   }
   return "?";
 }
@@ -98,34 +129,62 @@ std::string_view builtin_text(std::int64_t value) {
 // The mnemonic of an operation on registers a and b.
 std::string_view arithmetic_text(Op op) {
   switch (op) {
-    case Op::kAdd: return "add";
-    case Op::kSub: return "sub";
-    case Op::kMul: return "mul";
-    case Op::kDivSigned: return "div";
-    case Op::kDivUnsigned: return "udiv";
-    case Op::kRemSigned: return "rem";
-    case Op::kRemUnsigned: return "urem";
-    case Op::kAnd: return "and";
-    case Op::kOr: return "or";
-    case Op::kXor: return "xor";
-    case Op::kShiftLeft: return "shl";
-    case Op::kShiftRight: return "shr";
-    case Op::kShiftRightSigned: return "sar";
-    case Op::kEqual: return "eq";
-    case Op::kNotEqual: return "ne";
-    case Op::kLess: return "lt";
-    case Op::kLessEqual: return "le";
-    case Op::kLessUnsigned: return "ult";
-    case Op::kLessEqualUnsigned: return "ule";
-    case Op::kNegate: return "neg";
-    case Op::kComplement: return "not";
-    case Op::kCompareString: return "strcmp";
-    case Op::kStringLength: return "strlen";
-    case Op::kStringJoin: return "strjoin";
-    case Op::kCopyIn: return "copyin";
-    case Op::kCopyInString: return "copyinstr";
-    case Op::kMove: return "";
-    default: return "?";
+    case Op::kAdd:
+      return "add";
+    case Op::kSub:
+      return "sub";
+    case Op::kMul:
+      return "mul";
+    case Op::kDivSigned:
+      return "div";
+    case Op::kDivUnsigned:
+      return "udiv";
+    case Op::kRemSigned:
+      return "rem";
+    case Op::kRemUnsigned:
+      return "urem";
+    case Op::kAnd:
+      return "and";
+    case Op::kOr:
+      return "or";
+    case Op::kXor:
+      return "xor";
+    case Op::kShiftLeft:
+      return "shl";
+    case Op::kShiftRight:
+      return "shr";
+    case Op::kShiftRightSigned:
+      return "sar";
+    case Op::kEqual:
+      return "eq";
+    case Op::kNotEqual:
+      return "ne";
+    case Op::kLess:
+      return "lt";
+    case Op::kLessEqual:
+      return "le";
+    case Op::kLessUnsigned:
+      return "ult";
+    case Op::kLessEqualUnsigned:
+      return "ule";
+    case Op::kNegate:
+      return "neg";
+    case Op::kComplement:
+      return "not";
+    case Op::kCompareString:
+      return "strcmp";
+    case Op::kStringLength:
+      return "strlen";
+    case Op::kStringJoin:
+      return "strjoin";
+    case Op::kCopyIn:
+      return "copyin";
+    case Op::kCopyInString:
+      return "copyinstr";
+    case Op::kMove:
+      return "";
+    default:
+      return "?";
   }
 }
 
@@ -139,9 +198,11 @@ class Printer {
     }
     for (const Variable& variable : program_.variables) print(variable);
     for (const Aggregation& aggregation : program_.aggregations) print(aggregation);
-    if (program_.globals_size + program_.self_size + program_.this_size + program_.direct_size != 0) {
-      fmt::format_to(out_, "sizes: globals {}, self {}, this {}, direct {}\n", program_.globals_size,
-                     program_.self_size, program_.this_size, program_.direct_size);
+    if (program_.globals_size + program_.self_size + program_.this_size + program_.direct_size !=
+        0) {
+      fmt::format_to(out_, "sizes: globals {}, self {}, this {}, direct {}\n",
+                     program_.globals_size, program_.self_size, program_.this_size,
+                     program_.direct_size);
     }
     for (std::size_t i = 0; i < program_.clauses.size(); ++i) print(program_.clauses[i], i);
     return std::move(text_);
@@ -165,7 +226,8 @@ class Printer {
     fmt::format_to(out_, "{} {}", scope_text(variable.scope), variable.name);
     if (variable.is_array) fmt::format_to(out_, "[{}]", types_text(variable.keys));
     fmt::format_to(out_, ": {} at {}", type_text(variable.type), variable.offset);
-    if (variable.is_array) fmt::format_to(out_, ", {} cells of {}", variable.capacity, variable.cell_size);
+    if (variable.is_array)
+      fmt::format_to(out_, ", {} cells of {}", variable.capacity, variable.cell_size);
     text_ += '\n';
   }
 
@@ -174,16 +236,18 @@ class Printer {
     if (!aggregation.keys.empty()) fmt::format_to(out_, "[{}]", types_text(aggregation.keys));
     fmt::format_to(out_, ": {}", kind_text(aggregation.kind));
     if (aggregation.kind == AggregationKind::kLquantize) {
-      fmt::format_to(out_, "({}, step {}, {} levels)", aggregation.parameters[0], aggregation.parameters[1],
-                     aggregation.parameters[2]);
+      fmt::format_to(out_, "({}, step {}, {} levels)", aggregation.parameters[0],
+                     aggregation.parameters[1], aggregation.parameters[2]);
     } else if (aggregation.kind == AggregationKind::kLlquantize) {
       fmt::format_to(out_, "({}, {}, {}, {})", aggregation.parameters[0], aggregation.parameters[1],
                      aggregation.parameters[2], aggregation.parameters[3]);
     }
     if (aggregation.direct) {
-      fmt::format_to(out_, ", direct {} words at {}", aggregation.direct_words, aggregation.direct_offset);
+      fmt::format_to(out_, ", direct {} words at {}", aggregation.direct_words,
+                     aggregation.direct_offset);
     } else {
-      fmt::format_to(out_, ", {} value words{}", aggregation.value_words, aggregation.sparse ? ", sparse" : "");
+      fmt::format_to(out_, ", {} value words{}", aggregation.value_words,
+                     aggregation.sparse ? ", sparse" : "");
     }
     text_ += '\n';
   }
@@ -191,13 +255,15 @@ class Printer {
   void print(const Clause& clause, std::size_t index) {
     fmt::format_to(out_, "clause {} line {}:", index, clause.line);
     for (const ProbeDescription& probe : clause.probes) {
-      fmt::format_to(out_, " {}:{}:{}:{}", probe.provider, probe.module, probe.function, probe.name);
+      fmt::format_to(out_, " {}:{}:{}:{}", probe.provider, probe.module, probe.function,
+                     probe.name);
     }
     text_ += '\n';
     if (clause.has_record) fmt::format_to(out_, "  record {} bytes\n", clause.record_size);
     if (clause.scratch_size != 0) fmt::format_to(out_, "  scratch {}\n", clause.scratch_size);
     for (std::size_t i = 0; i < clause.fields.size(); ++i) {
-      fmt::format_to(out_, "  field {}: {} at {}\n", i, type_text(clause.fields[i].type), clause.fields[i].offset);
+      fmt::format_to(out_, "  field {}: {} at {}\n", i, type_text(clause.fields[i].type),
+                     clause.fields[i].offset);
     }
     for (const Action& action : clause.actions) print(action);
     for (std::size_t i = 0; i < clause.code.size(); ++i) {
@@ -229,18 +295,35 @@ class Printer {
   void print(const Action& action) {
     std::string_view name;
     switch (action.kind) {
-      case ActionKind::kPrintf: name = "printf"; break;
-      case ActionKind::kTrace: name = "trace"; break;
-      case ActionKind::kPrinta: name = "printa"; break;
-      case ActionKind::kNormalize: name = "normalize"; break;
-      case ActionKind::kDenormalize: name = "denormalize"; break;
-      case ActionKind::kClear: name = "clear"; break;
-      case ActionKind::kTruncate: name = "trunc"; break;
-      case ActionKind::kExit: name = "exit"; break;
+      case ActionKind::kPrintf:
+        name = "printf";
+        break;
+      case ActionKind::kTrace:
+        name = "trace";
+        break;
+      case ActionKind::kPrinta:
+        name = "printa";
+        break;
+      case ActionKind::kNormalize:
+        name = "normalize";
+        break;
+      case ActionKind::kDenormalize:
+        name = "denormalize";
+        break;
+      case ActionKind::kClear:
+        name = "clear";
+        break;
+      case ActionKind::kTruncate:
+        name = "trunc";
+        break;
+      case ActionKind::kExit:
+        name = "exit";
+        break;
     }
     fmt::format_to(out_, "  action {}", name);
     for (const FormatItem& item : action.format) fmt::format_to(out_, " {}", conversion_text(item));
-    for (const std::uint32_t index : action.aggregations) fmt::format_to(out_, " {}", aggregation_name(index));
+    for (const std::uint32_t index : action.aggregations)
+      fmt::format_to(out_, " {}", aggregation_name(index));
     if (!action.fields.empty()) {
       text_ += " fields";
       for (const std::uint32_t field : action.fields) fmt::format_to(out_, " {}", field);
@@ -265,26 +348,40 @@ class Printer {
 
   std::string body_text(const Instruction& i) const {
     switch (i.op) {
-      case Op::kConst: return fmt::format("{} = {}", reg(i.dst), i.immediate);
-      case Op::kString: return fmt::format("{} = string {}", reg(i.dst), i.immediate);
-      case Op::kMove: return fmt::format("{} = {}", reg(i.dst), reg(i.a));
+      case Op::kConst:
+        return fmt::format("{} = {}", reg(i.dst), i.immediate);
+      case Op::kString:
+        return fmt::format("{} = string {}", reg(i.dst), i.immediate);
+      case Op::kMove:
+        return fmt::format("{} = {}", reg(i.dst), reg(i.a));
       case Op::kExtend:
-        return fmt::format("{} = {}ext{} {}", reg(i.dst), i.is_signed ? "s" : "z", i.size * 8, reg(i.a));
+        return fmt::format("{} = {}ext{} {}", reg(i.dst), i.is_signed ? "s" : "z", i.size * 8,
+                           reg(i.a));
       case Op::kLoadMemory:
-        return fmt::format("{} = {}load{} [{}]", reg(i.dst), i.is_signed ? "s" : "z", i.size * 8, reg(i.a));
-      case Op::kJump: return fmt::format("jump {}", i.target);
-      case Op::kJumpIfZero: return fmt::format("if {} == 0 jump {}", reg(i.a), i.target);
-      case Op::kJumpIfNotZero: return fmt::format("if {} != 0 jump {}", reg(i.a), i.target);
-      case Op::kArgument: return fmt::format("{} = arg{}", reg(i.dst), i.immediate);
-      case Op::kBuiltin: return fmt::format("{} = {}", reg(i.dst), builtin_text(i.immediate));
-      case Op::kLoad: return fmt::format("{} = {}", reg(i.dst), variable_name(i.variable));
-      case Op::kStore: return fmt::format("{} = {}", variable_name(i.variable), reg(i.a));
+        return fmt::format("{} = {}load{} [{}]", reg(i.dst), i.is_signed ? "s" : "z", i.size * 8,
+                           reg(i.a));
+      case Op::kJump:
+        return fmt::format("jump {}", i.target);
+      case Op::kJumpIfZero:
+        return fmt::format("if {} == 0 jump {}", reg(i.a), i.target);
+      case Op::kJumpIfNotZero:
+        return fmt::format("if {} != 0 jump {}", reg(i.a), i.target);
+      case Op::kArgument:
+        return fmt::format("{} = arg{}", reg(i.dst), i.immediate);
+      case Op::kBuiltin:
+        return fmt::format("{} = {}", reg(i.dst), builtin_text(i.immediate));
+      case Op::kLoad:
+        return fmt::format("{} = {}", reg(i.dst), variable_name(i.variable));
+      case Op::kStore:
+        return fmt::format("{} = {}", variable_name(i.variable), reg(i.a));
       case Op::kLoadElement:
         return fmt::format("{} = {}[{}]", reg(i.dst), variable_name(i.variable), operands_text(i));
       case Op::kStoreElement:
         return fmt::format("{}[{}] = {}", variable_name(i.variable), operands_text(i), reg(i.a));
-      case Op::kReserve: return "reserve";
-      case Op::kField: return fmt::format("field {} = {}", i.immediate, reg(i.a));
+      case Op::kReserve:
+        return "reserve";
+      case Op::kField:
+        return fmt::format("field {} = {}", i.immediate, reg(i.a));
       case Op::kAggregate: {
         std::string out = aggregation_name(i.variable);
         if (!i.operands.empty()) out += fmt::format("[{}]", operands_text(i));
@@ -293,9 +390,12 @@ class Printer {
         if (i.b != kNoReg) out += " weight " + reg(i.b);
         return out;
       }
-      case Op::kExit: return fmt::format("exit {}", reg(i.a));
-      case Op::kEnd: return "end";
-      default: break;
+      case Op::kExit:
+        return fmt::format("exit {}", reg(i.a));
+      case Op::kEnd:
+        return "end";
+      default:
+        break;
     }
     std::string out = fmt::format("{} = {} {}", reg(i.dst), arithmetic_text(i.op), reg(i.a));
     if (i.b != kNoReg) out += " " + reg(i.b);

@@ -1,19 +1,26 @@
-// The plan: a lowered, typed probe program. The seam between the front end and everything that runs or decodes.
+// The plan: a lowered, typed probe program. The seam between the front end and everything that runs
+// or decodes.
 //
-// dlang makes a Program out of D text. codegen turns its clauses into machine code, interp evaluates them, consume
-// decodes what they recorded, report prints it. None of these knows another.
+// dlang makes a Program out of D text. codegen turns its clauses into machine code, interp
+// evaluates them, consume decodes what they recorded, report prints it. None of these knows
+// another.
 //
-// Code is a list of instructions over 64-bit registers; jumps go forward only, so every clause ends. A clause is its
-// predicate, kReserve, its statements. Semantics that all engines share:
-//   - Integers are 64-bit two's complement and wrap. A narrower type's value is kept extended by its signedness
-//     (kExtend). Shifts use the low 6 bits of the count. Division by zero is a fault; INT64_MIN / -1 is INT64_MIN and
-//     INT64_MIN % -1 is 0.
-//   - A string register holds the address of NUL-terminated bytes, at most Options::strsize with the NUL, in memory
+// Code is a list of instructions over 64-bit registers; jumps go forward only, so every clause
+// ends. A clause is its predicate, kReserve, its statements. Semantics that all engines share:
+//   - Integers are 64-bit two's complement and wrap. A narrower type's value is kept extended by
+//   its signedness
+//     (kExtend). Shifts use the low 6 bits of the count. Division by zero is a fault; INT64_MIN /
+//     -1 is INT64_MIN and INT64_MIN % -1 is 0.
+//   - A string register holds the address of NUL-terminated bytes, at most Options::strsize with
+//   the NUL, in memory
 //     of ours: a constant, a variable, or scratch. Never the traced process's own memory.
-//   - A pointer register holds an address in the traced process or in scratch; it is read by kLoadMemory only, which
+//   - A pointer register holds an address in the traced process or in scratch; it is read by
+//   kLoadMemory only, which
 //     faults (kBadAddress) instead of crashing.
-//   - A fault ends the clause: its record is thrown away, aggregations and assignments done before stay, a fault
-//     record is written, and the probe's next clause runs. The tracer then runs the ERROR probe's clauses.
+//   - A fault ends the clause: its record is thrown away, aggregations and assignments done before
+//   stay, a fault
+//     record is written, and the probe's next clause runs. The tracer then runs the ERROR probe's
+//     clauses.
 
 #pragma once
 
@@ -43,7 +50,8 @@ enum class Fault : std::uint32_t {
   kBadIndex = 11,
 };
 
-// ---------------------------------------------------------------------------------------------- values and variables
+// ----------------------------------------------------------------------------------------------
+// values and variables
 
 enum class ValueKind : std::uint8_t { kInteger, kString, kBytes };
 
@@ -59,9 +67,10 @@ struct ValueType {
 
 enum class Scope : std::uint8_t { kGlobal, kSelf, kThis };
 
-// A scalar or associative variable. `offset` of a scalar is from the start of its scope's area: the arena's globals,
-// the slot's self area, or (kThis) the level's scratch. An associative array (kGlobal and kSelf) is a table in the
-// globals, see wire/assoc.h; `keys` gives the types of its tuple.
+// A scalar or associative variable. `offset` of a scalar is from the start of its scope's area: the
+// arena's globals, the slot's self area, or (kThis) the level's scratch. An associative array
+// (kGlobal and kSelf) is a table in the globals, see wire/assoc.h; `keys` gives the types of its
+// tuple.
 struct Variable {
   std::string name;
   Scope scope = Scope::kGlobal;
@@ -69,27 +78,39 @@ struct Variable {
   bool is_array = false;
   std::vector<ValueType> keys;
   std::uint64_t offset = 0;
-  std::uint32_t capacity = 0;  // arrays: number of cells, a power of two
+  std::uint32_t capacity = 0;   // arrays: number of cells, a power of two
   std::uint32_t cell_size = 0;  // arrays: bytes a cell, header included
 };
 
 enum class AggregationKind : std::uint8_t {
-  kCount, kSum, kMin, kMax, kAvg, kStddev, kQuantize, kLquantize, kLlquantize,
+  kCount,
+  kSum,
+  kMin,
+  kMax,
+  kAvg,
+  kStddev,
+  kQuantize,
+  kLquantize,
+  kLlquantize,
 };
 
 // An aggregation `@name[keys]`. Where its counters live (see wire/arena.h):
-//   - direct (no keys; count, sum and the histograms): `direct_words` 64-bit cells in the slot, at `direct_offset`
-//     from the slot's direct area. Count: one cell. Others: cell 0 is set to 1 by each update, the rest are the sum or
-//     the bins.
-//   - else a table entry of `value_words` words: count {n}, sum {s}, min {v}, max {v}, avg {n, sum},
+//   - direct (no keys; count, sum and the histograms): `direct_words` 64-bit cells in the slot, at
+//   `direct_offset`
+//     from the slot's direct area. Count: one cell. Others: cell 0 is set to 1 by each update, the
+//     rest are the sum or the bins.
+//   - else a table entry of `value_words` words: count {n}, sum {s}, min {v}, max {v}, avg {n,
+//   sum},
 //     stddev {n, sum, low and high half of the 128-bit sum of squares}, histograms {bins}.
-//   - sparse (histograms of more than kMaxDenseBins bins): a table entry a bin, whose key has the bin's index as one
+//   - sparse (histograms of more than kMaxDenseBins bins): a table entry a bin, whose key has the
+//   bin's index as one
 //     more word at its end and whose value is {weight}; never direct.
 struct Aggregation {
   std::string name;  // without '@'; empty for the unnamed one
   AggregationKind kind = AggregationKind::kCount;
   std::vector<ValueType> keys;
-  // lquantize: base, step, levels. llquantize: factor, low magnitude, high magnitude, steps (Oracle's).
+  // lquantize: base, step, levels. llquantize: factor, low magnitude, high magnitude, steps
+  // (Oracle's).
   std::int64_t parameters[4] = {};
   std::uint32_t bins = 0;  // histograms: 127, levels + 2, or wire::llquantize_bins
   bool direct = false;
@@ -100,23 +121,54 @@ struct Aggregation {
 };
 inline constexpr std::uint32_t kMaxDenseBins = 1024;
 
-// ------------------------------------------------------------------------------------------------------ instructions
+// ------------------------------------------------------------------------------------------------------
+// instructions
 
 enum class Builtin : std::uint8_t {
   // integers
-  kPid, kPpid, kTid, kUid, kGid, kCpu, kProbeId, kTimestamp, kWallTimestamp, kVirtualTimestamp,
+  kPid,
+  kPpid,
+  kTid,
+  kUid,
+  kGid,
+  kCpu,
+  kProbeId,
+  kTimestamp,
+  kWallTimestamp,
+  kVirtualTimestamp,
   // strings
-  kExecname, kProbeProvider, kProbeModule, kProbeFunction, kProbeName,
+  kExecname,
+  kProbeProvider,
+  kProbeModule,
+  kProbeFunction,
+  kProbeName,
 };
 
 enum class Op : std::uint8_t {
-  kConst,    // dst = immediate
-  kString,   // dst = address of string constant number `immediate`
-  kMove,     // dst = a
-  kAdd, kSub, kMul, kDivSigned, kDivUnsigned, kRemSigned, kRemUnsigned,  // dst = a op b
-  kAnd, kOr, kXor, kShiftLeft, kShiftRight, kShiftRightSigned,
-  kEqual, kNotEqual, kLess, kLessEqual, kLessUnsigned, kLessEqualUnsigned,  // dst = 0 or 1
-  kNegate, kComplement,
+  kConst,   // dst = immediate
+  kString,  // dst = address of string constant number `immediate`
+  kMove,    // dst = a
+  kAdd,
+  kSub,
+  kMul,
+  kDivSigned,
+  kDivUnsigned,
+  kRemSigned,
+  kRemUnsigned,  // dst = a op b
+  kAnd,
+  kOr,
+  kXor,
+  kShiftLeft,
+  kShiftRight,
+  kShiftRightSigned,
+  kEqual,
+  kNotEqual,
+  kLess,
+  kLessEqual,
+  kLessUnsigned,
+  kLessEqualUnsigned,  // dst = 0 or 1
+  kNegate,
+  kComplement,
   kExtend,         // dst = low `size` bytes of a, extended by `is_signed`
   kCompareString,  // dst = -1, 0, 1: bytewise comparison of strings a and b
   kJump,           // to instruction `target`
@@ -126,20 +178,27 @@ enum class Op : std::uint8_t {
   kBuiltin,   // dst = Builtin(immediate)
   kLoad,      // dst = scalar `variable`; for strings and bytes the address of its storage
   kStore,     // scalar `variable` = a; strings are copied up to strsize and stay terminated
-  // dst = variable[operands]; 0, or an empty string, where there is none. `scratch` is room for the key (key_area() of
-  // plan/layout.h, a self array's thread id included) and, right behind it, for a copy of a string (strsize bytes).
+  // dst = variable[operands]; 0, or an empty string, where there is none. `scratch` is room for the
+  // key (key_area() of plan/layout.h, a self array's thread id included) and, right behind it, for
+  // a copy of a string (strsize bytes).
   kLoadElement,
   kStoreElement,  // variable[operands] = a; storing an integer 0 removes the element
-  kLoadMemory,  // dst = `size` bytes at address a (scratch or the traced process), extended by `is_signed`
-  kCopyIn,        // dst = address of fresh scratch with b bytes copied from a; faults kBadAddress, kNoScratch
-  kCopyInString,  // dst = string copied from a (the traced process or scratch), at most min(b, strsize) bytes (b = kNoReg: strsize)
+  kLoadMemory,    // dst = `size` bytes at address a (scratch or the traced process), extended by
+                  // `is_signed`
+  kCopyIn,        // dst = address of fresh scratch with b bytes copied from a; faults kBadAddress,
+                  // kNoScratch
+  kCopyInString,  // dst = string copied from a (the traced process or scratch), at most min(b,
+                  // strsize) bytes (b = kNoReg: strsize)
   kStringLength,  // dst = strlen(a)
   kStringJoin,    // dst = a followed by b, cut at strsize - 1
-  kReserve,    // the predicate held: room for the record is taken; if there is none, a drop is counted and the clause ends
-  kField,      // field number `immediate` of the record = a
-  kAggregate,  // aggregation `variable` [operands]: value a (kNoReg for count), weight b (kNoReg: 1)
-  kExit,       // exit(a): the record's last firing; tracing ends and the probe's later clauses do not run
-  kEnd,        // ends the clause: the record is committed (if kReserve was reached)
+  kReserve,       // the predicate held: room for the record is taken; if there is none, a drop is
+                  // counted and the clause ends
+  kField,         // field number `immediate` of the record = a
+  kAggregate,  // aggregation `variable` [operands]: value a (kNoReg for count), weight b (kNoReg:
+               // 1)
+  kExit,  // exit(a): the record's last firing; tracing ends and the probe's later clauses do not
+          // run
+  kEnd,   // ends the clause: the record is committed (if kReserve was reached)
 };
 
 struct Operand {
@@ -149,23 +208,25 @@ struct Operand {
 
 struct Instruction {
   Op op = Op::kEnd;
-  bool is_signed = false;   // kExtend, kLoadMemory
-  std::uint8_t size = 8;    // kExtend, kLoadMemory
+  bool is_signed = false;  // kExtend, kLoadMemory
+  std::uint8_t size = 8;   // kExtend, kLoadMemory
   Reg dst = kNoReg;
   Reg a = kNoReg;
   Reg b = kNoReg;
   std::int64_t immediate = 0;
   std::uint32_t target = kNone;    // jumps: index of an instruction further down
   std::uint32_t variable = kNone;  // index of a variable or an aggregation
-  std::uint32_t scratch = kNone;   // offset in the level's scratch of the result or of the key being built
-  std::vector<Operand> operands;   // keys
-  std::uint32_t line = 0;          // of the D source
+  std::uint32_t scratch =
+      kNone;  // offset in the level's scratch of the result or of the key being built
+  std::vector<Operand> operands;  // keys
+  std::uint32_t line = 0;         // of the D source
 };
 
-// ------------------------------------------------------------------------------------- records: what clauses report
+// ------------------------------------------------------------------------------------- records:
+// what clauses report
 
-// One value in a clause's record. `offset` is from the end of wire::RecordHeader. A string is terminated within its
-// size; what follows the NUL is undefined.
+// One value in a clause's record. `offset` is from the end of wire::RecordHeader. A string is
+// terminated within its size; what follows the NUL is undefined.
 struct Field {
   std::uint32_t offset = 0;
   ValueType type;
@@ -173,17 +234,19 @@ struct Field {
 
 // A conversion or literal text of a printf or printa format.
 struct FormatItem {
-  std::string text;             // literal text, escapes resolved; with conversion == 0
-  char conversion = 0;          // d i o u x X c s p ...; '@' never: see is_aggregation
-  std::string length;           // "", h, hh, l, ll, j, z, t, L, w
-  std::string flags;            // a subset of "-+ #0'?"
-  int width = -1;               // -1: none, -2: dynamic, taken from field `width_field`
-  int precision = -1;           // likewise
+  std::string text;     // literal text, escapes resolved; with conversion == 0
+  char conversion = 0;  // d i o u x X c s p ...; '@' never: see is_aggregation
+  std::string length;   // "", h, hh, l, ll, j, z, t, L, w
+  std::string flags;    // a subset of "-+ #0'?"
+  int width = -1;       // -1: none, -2: dynamic, taken from field `width_field`
+  int precision = -1;   // likewise
   std::uint32_t width_field = kNone;
   std::uint32_t precision_field = kNone;
-  // printf: index into Clause::fields; printa: of the key component. width_field and precision_field likewise.
+  // printf: index into Clause::fields; printa: of the key component. width_field and
+  // precision_field likewise.
   std::uint32_t value = kNone;
-  bool is_aggregation = false;  // printa's %@...: the value of an aggregation, the `value`-th of the call
+  bool is_aggregation =
+      false;  // printa's %@...: the value of an aggregation, the `value`-th of the call
 };
 
 enum class ActionKind : std::uint8_t {
@@ -206,7 +269,8 @@ struct Action {
   std::vector<std::uint32_t> aggregations;  // indices into Program::aggregations
 };
 
-// ------------------------------------------------------------------------------------------------ clauses, the program
+// ------------------------------------------------------------------------------------------------
+// clauses, the program
 
 // One probe description, as written, with macros expanded. Empty parts match all; parts are globs.
 struct ProbeDescription {
@@ -229,7 +293,8 @@ struct Clause {
   std::uint32_t scratch_size = 0;  // static scratch of this clause, the this area included
   std::vector<Field> fields;
   std::uint32_t record_size = 0;  // bytes of payload; 0 with has_record: a bare record
-  bool has_record = false;        // data is recorded, or the body is empty (the default action): a firing is printed
+  bool has_record =
+      false;  // data is recorded, or the body is empty (the default action): a firing is printed
   std::vector<Action> actions;
   std::uint32_t line = 0;
 };
@@ -238,7 +303,7 @@ struct Program {
   std::vector<std::string> strings;  // constants, without the NUL
   std::vector<Variable> variables;
   std::vector<Aggregation> aggregations;
-  std::vector<Clause> clauses;  // in source order, the order in which they run
+  std::vector<Clause> clauses;     // in source order, the order in which they run
   std::uint32_t globals_size = 0;  // scalars and associative arrays
   std::uint32_t self_size = 0;
   std::uint32_t this_size = 0;
@@ -247,7 +312,8 @@ struct Program {
   std::uint32_t scratchsize = 256;  // dynamic scratch (copyin) a level, beside the static one
 };
 
-// A probe that was found: what reports and bodies call it. Its index in the session is what records carry.
+// A probe that was found: what reports and bodies call it. Its index in the session is what records
+// carry.
 struct ProbeName {
   std::uint32_t id = 0;  // as -l shows it; BEGIN is 1, END 2, ERROR 3
   std::string provider;

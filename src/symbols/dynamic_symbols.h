@@ -30,6 +30,7 @@ class DynamicSymbols {
   Elf64_Sym symbol(std::size_t index) const;          // index < size()
   std::string_view name(const Elf64_Sym& symbol) const;
   SymbolVersion version(std::size_t index) const;
+  std::span<const std::byte> entries() const { return entries_; }
   std::span<const std::byte> strings() const { return strings_; }
 
  private:

@@ -2,210 +2,18 @@
 
 #include <algorithm>
 #include <elf.h>
-#include <numeric>
 #include <tuple>
 #include <unordered_map>
 
-#include "base/cursor.h"
-#include "symbols/code_facts.h"
 #include "symbols/debug_files.h"
 #include "symbols/dynamic_symbols.h"
+#include "symbols/symbol_collector.h"
 
 namespace trapline::symbols {
 namespace {
 
-constexpr std::size_t kMaxSymbols = 1 << 26;
 // Of one f.cold, how many static functions f it is listed for when the file does not tell which.
 constexpr std::size_t kMaxNamesakes = 64;
-
-bool in_ranges(std::span<const AddressRange> ranges, LinkAddr a) {
-  const auto next = std::ranges::upper_bound(ranges, a, {}, &AddressRange::begin);
-  return next != ranges.begin() && std::prev(next)->contains(a);
-}
-
-std::size_t leading_underscores(std::string_view name) {
-  return std::min(name.find_first_not_of('_'), name.size());
-}
-
-int binding_rank(SymbolBinding b) {
-  return b == SymbolBinding::kGlobal ? 0 : b == SymbolBinding::kWeak ? 1 : 2;
-}
-
-// Of two names of one address, the one that people would use.
-bool preferred_before(const Symbol& a, const Symbol& b) {
-  const auto key = [](const Symbol& s) {
-    return std::tuple(s.kind == SymbolKind::kUntyped, s.clone == CloneKind::kCold,
-                      binding_rank(s.binding), !s.default_version, leading_underscores(s.name));
-  };
-  const auto ka = key(a);
-  const auto kb = key(b);
-  return ka != kb ? ka < kb : a.name < b.name;
-}
-
-// Collects the functions of one or more raw tables.
-class Collector {
- public:
-  explicit Collector(const ElfImage& image)
-      : code_(image.code_ranges()), plt_(plt_ranges(image)) {}
-
-  std::vector<Symbol> take() { return std::move(symbols_); }
-
-  std::size_t add_dynamic(const DynamicSymbols& table, std::span<const std::byte> strings) {
-    const std::size_t before = symbols_.size();
-    symbols_.reserve(before + table.size());
-    for (std::size_t i = 1; i < table.size(); ++i) {
-      const Elf64_Sym raw = table.symbol(i);
-      if (!wanted(raw) || ELF64_ST_TYPE(raw.st_info) == STT_NOTYPE) continue;
-      Symbol s = convert(raw, table_string(strings, raw.st_name), SymbolOrigin::kDynsym);
-      const SymbolVersion version = table.version(i);
-      if (!version.name.empty()) {
-        // The version's text is in the same table; find our copy of it.
-        const std::ptrdiff_t at =
-            version.name.data() - reinterpret_cast<const char*>(table.strings().data());
-        s.version = table_string(strings, static_cast<std::uint64_t>(at));
-        s.default_version = version.is_default;
-      }
-      push(s);
-    }
-    return symbols_.size() - before;
-  }
-
-  std::size_t add_static(std::span<const std::byte> entries, std::span<const std::byte> strings,
-                         SymbolOrigin origin) {
-    const std::size_t before = symbols_.size();
-    const std::size_t count = std::min(entries.size() / sizeof(Elf64_Sym), kMaxSymbols);
-    symbols_.reserve(before + count);
-    for (std::size_t i = 1; i < count; ++i) {
-      const auto raw = Cursor(entries.subspan(i * sizeof(Elf64_Sym))).read<Elf64_Sym>();
-      if (ELF64_ST_TYPE(raw.st_info) == STT_FILE) {
-        ++file_;
-        continue;
-      }
-      if (!wanted(raw)) continue;
-      Symbol s = convert(raw, table_string(strings, raw.st_name), origin);
-      split_version(s);
-      push(s);
-    }
-    return symbols_.size() - before;
-  }
-
- private:
-  bool wanted(const Elf64_Sym& raw) const {
-    const auto type = ELF64_ST_TYPE(raw.st_info);
-    if (type != STT_FUNC && type != STT_GNU_IFUNC && type != STT_NOTYPE) return false;
-    if (raw.st_shndx == SHN_UNDEF || raw.st_name == 0) return false;
-    const LinkAddr a(raw.st_value);
-    return in_ranges(code_, a) && !in_ranges(plt_, a);
-  }
-
-  Symbol convert(const Elf64_Sym& raw, std::string_view name, SymbolOrigin origin) const {
-    Symbol s;
-    s.address = LinkAddr(raw.st_value);
-    // A size that wraps around is no size.
-    s.size = raw.st_value + raw.st_size < raw.st_value ? 0 : raw.st_size;
-    s.name = name;
-    s.origin = origin;
-    const auto type = ELF64_ST_TYPE(raw.st_info);
-    s.kind = type == STT_FUNC        ? SymbolKind::kFunction
-             : type == STT_GNU_IFUNC ? SymbolKind::kIfunc
-                                     : SymbolKind::kUntyped;
-    const auto binding = ELF64_ST_BIND(raw.st_info);
-    s.binding = binding == STB_LOCAL  ? SymbolBinding::kLocal
-                : binding == STB_WEAK ? SymbolBinding::kWeak
-                                      : SymbolBinding::kGlobal;
-    if (s.binding == SymbolBinding::kLocal) s.file = file_;
-    const auto visibility = ELF64_ST_VISIBILITY(raw.st_other);
-    s.hidden = visibility == STV_HIDDEN || visibility == STV_INTERNAL;
-    return s;
-  }
-
-  // .symtab writes versions into names: memcpy@@GLIBC_2.14, memcpy@GLIBC_2.2.5.
-  static void split_version(Symbol& s) {
-    const std::size_t at = s.name.find('@');
-    if (at == std::string_view::npos || at == 0) return;
-    std::string_view version = s.name.substr(at + 1);
-    s.default_version = version.starts_with('@');
-    if (s.default_version) version.remove_prefix(1);
-    s.version = version;
-    s.name = s.name.substr(0, at);
-  }
-
-  void push(Symbol& s) {
-    // Names that begin with a dot are markers of tools (annobin, local labels), not functions.
-    if (s.name.empty() || s.name.front() == '.' || s.name.front() == '$') return;
-    if (s.name.find('.') != std::string_view::npos) s.clone = parse_clone_name(s.name).kind;
-    symbols_.push_back(s);
-  }
-
-  std::vector<AddressRange> code_;
-  std::vector<AddressRange> plt_;
-  std::vector<Symbol> symbols_;
-  std::uint32_t file_ = 0;
-};
-
-// Of two entries of one function and name, what either knows.
-void absorb(Symbol& into, const Symbol& other) {
-  if (into.size == 0) into.size = other.size;
-  if (into.version.empty() || (!into.default_version && other.default_version)) {
-    if (!other.version.empty()) {
-      into.version = other.version;
-      into.default_version = other.default_version;
-    }
-  }
-  if (into.kind == SymbolKind::kUntyped) into.kind = other.kind;
-  if (binding_rank(other.binding) < binding_rank(into.binding)) into.binding = other.binding;
-}
-
-// One symbol for each name in symbols[begin..], all of one address; the preferred first.
-void unite(std::vector<Symbol>& symbols, std::size_t begin) {
-  const auto group = std::span(symbols).subspan(begin);
-  std::ranges::sort(group, {}, &Symbol::name);
-  std::size_t kept = 1;
-  for (std::size_t i = 1; i < group.size(); ++i) {
-    if (group[kept - 1].name == group[i].name) {
-      absorb(group[kept - 1], group[i]);
-    } else {
-      group[kept++] = group[i];
-    }
-  }
-  std::ranges::sort(group.first(kept), preferred_before);
-  symbols.resize(begin + kept);
-}
-
-// By address, and within one address as unite() has it. Numbers are sorted first and names only within a group:
-// comparing the names of all would take most of the time.
-std::vector<Symbol> merge(const std::vector<Symbol>& raw) {
-  struct Key {
-    std::uint64_t address;
-    std::uint32_t index;
-  };
-  std::vector<Key> keys;
-  keys.reserve(raw.size());
-  for (std::uint32_t i = 0; i < raw.size(); ++i) keys.push_back({raw[i].address.value(), i});
-  std::ranges::sort(keys, [](const Key& a, const Key& b) {
-    return a.address != b.address ? a.address < b.address : a.index < b.index;
-  });
-  std::vector<Symbol> out;
-  out.reserve(raw.size());
-  for (std::size_t i = 0; i < keys.size();) {
-    const std::size_t begin = out.size();
-    const std::uint64_t address = keys[i].address;
-    for (; i < keys.size() && keys[i].address == address; ++i) {
-      // Both the symbols and their names are visited out of order.
-      if (i + 16 < keys.size()) __builtin_prefetch(&raw[keys[i + 16].index]);
-      if (i + 8 < keys.size()) __builtin_prefetch(raw[keys[i + 8].index].name.data());
-      const Symbol& next = raw[keys[i].index];
-      // The usual pair: one of .dynsym, one of .symtab.
-      if (out.size() == begin + 1 && out.back().name == next.name) {
-        absorb(out.back(), next);
-      } else {
-        out.push_back(next);
-      }
-    }
-    if (out.size() > begin + 1) unite(out, begin);
-  }
-  return out;
-}
 
 // Untyped symbols count only where no function is: labels inside a function, or other names of one, go.
 void drop_labels(std::vector<Symbol>& symbols) {
@@ -269,15 +77,15 @@ struct SymbolTable::State {
   mutable std::vector<std::string> demangled;  // as `symbols`; empty: not mangled, or not done yet
   mutable bool demangling_done = false;
 
-  void read_dynamic(const ElfImage& image, Collector& collector);
+  void read_dynamic(const ElfImage& image, SymbolCollector& collector);
   // True: there was a .symtab with functions.
-  std::size_t read_static(const ElfImage& image, SymbolOrigin origin, Collector& collector);
-  void read_debug(const ElfImage& image, const SymbolOptions& options, Collector& collector);
+  std::size_t read_static(const ElfImage& image, SymbolOrigin origin, SymbolCollector& collector);
+  void read_debug(const ElfImage& image, const SymbolOptions& options, SymbolCollector& collector);
   void index();
   void index_cold();
 };
 
-void SymbolTable::State::read_dynamic(const ElfImage& image, Collector& collector) {
+void SymbolTable::State::read_dynamic(const ElfImage& image, SymbolCollector& collector) {
   auto table = DynamicSymbols::read(image);
   if (!table) {
     sources.notes.push_back(table.error().text());
@@ -287,11 +95,12 @@ void SymbolTable::State::read_dynamic(const ElfImage& image, Collector& collecto
   if (!copy) return;
   std::ranges::copy(table->strings(), copy->span().begin());
   strings.push_back(std::move(*copy));
-  sources.dynsym = collector.add_dynamic(*table, std::as_const(strings.back()).span());
+  const auto names = std::as_const(strings.back()).span();
+  sources.dynsym = collector.add_dynamic(std::move(*table), names);
 }
 
 std::size_t SymbolTable::State::read_static(const ElfImage& image, SymbolOrigin origin,
-                                            Collector& collector) {
+                                            SymbolCollector& collector) {
   const auto& sections = image.sections();
   const auto table = std::ranges::find(sections, std::uint32_t{SHT_SYMTAB}, &Section::type);
   if (table == sections.end()) return 0;
@@ -306,12 +115,11 @@ std::size_t SymbolTable::State::read_static(const ElfImage& image, SymbolOrigin 
     return 0;
   }
   strings.push_back(std::move(*names));
-  return collector.add_static(std::as_const(*entries).span(),
-                              std::as_const(strings.back()).span(), origin);
+  return collector.add_static(std::move(*entries), std::as_const(strings.back()).span(), origin);
 }
 
 void SymbolTable::State::read_debug(const ElfImage& image, const SymbolOptions& options,
-                                    Collector& collector) {
+                                    SymbolCollector& collector) {
   auto found = find_debug_file(image, options.path.empty() ? image.name() : options.path,
                                options.root_prefix);
   std::ranges::move(found.notes, std::back_inserter(sources.notes));
@@ -377,13 +185,13 @@ SymbolTable::~SymbolTable() = default;
 
 Result<SymbolTable> SymbolTable::read(const ElfImage& image, const SymbolOptions& options) {
   auto state = std::make_unique<State>();
-  Collector collector(image);
+  SymbolCollector collector(image);
   state->read_dynamic(image, collector);
   state->sources.symtab = state->read_static(image, SymbolOrigin::kSymtab, collector);
   const bool search = options.debug_files == DebugFiles::kSearch;
   if (state->sources.symtab == 0 && search) state->read_debug(image, options, collector);
 
-  state->symbols = merge(collector.take());
+  state->symbols = collector.merged();
   drop_labels(state->symbols);
   guess_sizes(state->symbols, image.code_ranges());
   state->index();

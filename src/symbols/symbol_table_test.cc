@@ -67,15 +67,29 @@ TEST(SymbolTable, AliasesShareAnAddressPreferredNameFirst) {
 TEST(SymbolTable, ColdPartsBelongToTheirFunction) {
   const auto opened = open_table(fixture("libfixture.so"));
   ASSERT_TRUE(opened);
-  const auto checked = opened->table.named("fixture_checked");
-  ASSERT_EQ(checked.size(), 1U);
-  const auto cold = opened->table.cold_parts(*checked[0]);
+  const auto split = opened->table.named("fixture_split");
+  ASSERT_EQ(split.size(), 1U);
+  const auto cold = opened->table.cold_parts(*split[0]);
   ASSERT_EQ(cold.size(), 1U);
   const Symbol* part = opened->table.containing(cold[0].begin);
   ASSERT_NE(part, nullptr);
-  EXPECT_EQ(part->name, "fixture_checked.cold");
+  EXPECT_EQ(part->name, "fixture_split.cold");
   EXPECT_EQ(part->clone, CloneKind::kCold);
   EXPECT_THAT(opened->table.cold_parts(*part), IsEmpty());
+}
+
+TEST(SymbolTable, StaticFunctionsOfOneNameKeepTheirOwnColdParts) {
+  const auto opened = open_table(fixture("libfixture.so"));
+  ASSERT_TRUE(opened);
+  const auto twins = opened->table.named("twin");
+  ASSERT_EQ(twins.size(), 2U);
+  const auto first = opened->table.cold_parts(*twins[0]);
+  const auto second = opened->table.cold_parts(*twins[1]);
+  ASSERT_EQ(first.size(), 1U);
+  ASSERT_EQ(second.size(), 1U);
+  EXPECT_NE(first[0], second[0]);
+  // The linker keeps the order of the files in every section.
+  EXPECT_LT(first[0].begin, second[0].begin);
 }
 
 TEST(SymbolTable, AssemblerFunctionsWithoutTypeOrSize) {
@@ -211,7 +225,7 @@ TEST(DebugFiles, ByBuildIdUnderARootPrefix) {
   ASSERT_TRUE(with);
   EXPECT_FALSE(with->sources().stripped());
   EXPECT_EQ(with->named("resolve_pick").size(), 1U);
-  EXPECT_EQ(with->cold_parts(*with->named("fixture_checked")[0]).size(), 1U);
+  EXPECT_EQ(with->cold_parts(*with->named("fixture_split")[0]).size(), 1U);
 
   // One of another build in its place.
   write_file(dir + "/" + hex.substr(2) + ".debug", read_file(fixture("program_pie")));

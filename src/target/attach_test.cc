@@ -56,23 +56,23 @@ bool anyone_stopped(Pid pid) {
 }
 
 TEST(Attach, StopsAndLetsGoOfBusyThreadsManyTimes) {
-  constexpr int kThreads = 8;
+  constexpr std::size_t kThreads = 8;
   constexpr int kRounds = 200;
-  TestChild child([](Shared& s) { return spin(s, kThreads); });
+  TestChild child([](Shared& s) { return spin(s, static_cast<int>(kThreads)); });
   ASSERT_TRUE(child.await_ready(kThreads));
   std::vector<std::chrono::nanoseconds> times, reported;
   for (int i = 0; i < kRounds; ++i) {
     auto attachment = Attachment::seize(child.pid());
     ASSERT_TRUE(attachment) << attachment.error().text();
-    EXPECT_EQ(attachment->threads().size(), kThreads + 1u);
+    EXPECT_EQ(attachment->threads().size(), kThreads + 1);
     const auto before = Clock::now();
     auto stopped = attachment->stop();
     ASSERT_TRUE(stopped) << stopped.error().text();
-    EXPECT_EQ(stopped->threads().size(), kThreads + 1u);
+    EXPECT_EQ(stopped->threads().size(), kThreads + 1);
     std::array<std::uint64_t, kThreads> counts{};
-    for (int t = 0; t < kThreads; ++t) counts[t] = child.shared().counters[t];
+    for (std::size_t t = 0; t < kThreads; ++t) counts[t] = child.shared().counters[t];
     if (i % 20 == 0) std::this_thread::sleep_for(1ms);
-    for (int t = 0; t < kThreads; ++t) EXPECT_EQ(counts[t], child.shared().counters[t]);
+    for (std::size_t t = 0; t < kThreads; ++t) EXPECT_EQ(counts[t], child.shared().counters[t]);
     reported.push_back(stopped->stopped_for());
     ASSERT_TRUE(i % 2 == 0 ? stopped->detach() : stopped->resume());
     times.push_back(Clock::now() - before);
@@ -81,7 +81,7 @@ TEST(Attach, StopsAndLetsGoOfBusyThreadsManyTimes) {
     }
   }
   EXPECT_TRUE(TestChild::eventually([&] { return !anyone_stopped(child.pid()); }));
-  for (int t = 0; t < kThreads; ++t) {
+  for (std::size_t t = 0; t < kThreads; ++t) {
     const auto count = child.shared().counters[t].load();
     EXPECT_TRUE(TestChild::eventually([&] { return child.shared().counters[t] != count; }));
   }

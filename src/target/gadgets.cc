@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace trapline::target {
@@ -51,7 +52,7 @@ Gadgets find_gadgets(const Memory& memory, std::span<const Mapping> maps) {
   for (const Mapping& m : maps) {
     if (m.executable && m.readable && (m.is_file() || m.path == "[vdso]")) candidates.push_back(&m);
   }
-  std::ranges::stable_sort(candidates, {}, [](const Mapping* m) { return rank(*m); });
+  std::ranges::sort(candidates, {}, [](const Mapping* m) { return std::pair(rank(*m), m); });
   Gadgets found;
   std::size_t searched = 0;
   std::string block(kBlock + kOverlap, '\0');

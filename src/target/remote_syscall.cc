@@ -83,23 +83,23 @@ struct RemoteCalls::State {
 
 // Takes a thread without seccomp filters, not in a group-stop, in no restartable sequence; as near to that as there is.
 Result<> RemoteCalls::State::choose_thread() {
-  std::vector<StoppedThread*> order;
+  std::vector<std::pair<int, StoppedThread*>> order;  // unfitness
   for (StoppedThread& t : process->mutable_threads()) {
-    if (t.registers.raw.cs == kUserCode64) order.push_back(&t);
+    if (t.registers.raw.cs != kUserCode64) continue;
+    const bool in_section = in_rseq_section(process->memory(), t.tid, t.registers.pc());
+    order.emplace_back((t.group_stopped ? 2 : 0) + (in_section ? 1 : 0), &t);
+    if (order.back().first == 0 && order.size() == kThreadsTried) break;
   }
   if (order.empty()) {
     return Error(ErrorCode::kUnsupported, "no thread of process " + std::to_string(process->pid().value) +
                                               " executes 64-bit code");
   }
-  const auto unfit = [&](const StoppedThread* t) {
-    return (t->group_stopped ? 2 : 0) + (in_rseq_section(process->memory(), t->tid, t->registers.pc()) ? 1 : 0);
-  };
-  std::ranges::stable_sort(order, {}, unfit);
+  std::ranges::sort(order);
   // Filters are usually the same in all threads: a look at some is enough.
   if (order.size() > kThreadsTried) order.resize(kThreadsTried);
   Error last = gone(process->pid());
   bool found = false;
-  for (StoppedThread* t : order) {
+  for (const auto& [unfitness, t] : order) {
     auto opened = SeccompGate::open(process->pid(), t->tid);
     if (opened && found && !opened->unfiltered()) continue;
     Result<> left = opened ? leave_rseq(*t) : Result<>(opened.error());

@@ -168,6 +168,24 @@ TEST(Encode, TailJumpThroughR11KeepsIt) {
   EXPECT_EQ(t->stack_adjust, std::vector<std::uint32_t>{24});
 }
 
+TEST(Encode, CallAtTheEndReturnsToTheOriginalCode) {
+  // push rbx; call +0x100; pop rbx; ret: the return address is kBase + 6
+  TestModule direct({0x53, 0xe8, 0, 1, 0, 0, 0x5b, 0xc3});
+  EXPECT_EQ(text(build(direct.plan(0, PointKind::kEntry).sites.at(0), Save::kNothing)),
+            "4c 8d 15 f9 07 00 00 e8 f4 0f 00 00 53 "
+            "48 8d 64 24 f8 c7 04 24 06 10 40 00 c7 44 24 04 00 00 00 00 "
+            "e9 e0 00 ff ff");
+  // mov rax,[rdi]; call [rax+8]; ret
+  TestModule indirect({0x48, 0x8b, 0x07, 0xff, 0x50, 0x08, 0xc3});
+  EXPECT_EQ(text(build(indirect.plan(0, PointKind::kEntry).sites.at(0), Save::kNothing)),
+            "4c 8d 15 f9 07 00 00 e8 f4 0f 00 00 48 8b 07 "
+            "48 8d 64 24 f8 c7 04 24 06 10 40 00 c7 44 24 04 00 00 00 00 "
+            "ff 60 08");
+  // sub rsp,8; call [rsp+16]: the push would move its operand
+  TestModule through_stack({0x48, 0x83, 0xec, 0x08, 0xff, 0x54, 0x24, 0x10, 0xc3});
+  EXPECT_TRUE(through_stack.plan(0, PointKind::kEntry).sites.empty());
+}
+
 TEST(Encode, MergedEntryAndReturn) {
   TestModule m({0x89, 0xf8, 0xc3, 0xcc, 0xcc, 0xcc}, 3);
   const auto t = build(m.plan_all().sites.at(0), Save::kNothing);

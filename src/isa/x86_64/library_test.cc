@@ -170,6 +170,7 @@ struct Prepared {
   std::vector<std::pair<std::uint64_t, std::vector<std::byte>>> patches;
   std::vector<Counted> functions;
   std::size_t points = 0;
+  std::size_t failed = 0;
 };
 
 struct Request {
@@ -232,7 +233,11 @@ Prepared prepare(const TestElf& elf, const ModuleCode& module, LoadBias bias, Co
     }
     request.address = arena.next();
     const auto trampoline = encode_trampoline(request);
-    if (!trampoline || arena.left() < 8192) continue;
+    EXPECT_TRUE(trampoline.has_value()) << trampoline.error().text();
+    if (!trampoline || arena.left() < 8192) {
+      ++out.failed;
+      continue;
+    }
     const auto patch = encode_patch(plan, bias, arena.add(trampoline->bytes));
     if (!patch) continue;
     out.patches.emplace_back(bias.to_remote(plan.site).value(), *patch);
@@ -329,6 +334,7 @@ TEST_P(WholeLibraryTest, WorksWithEveryFunctionPatched) {
   ASSERT_TRUE(arena.valid());
   const Prepared prepared = prepare(elf, module, bias, arena);
   EXPECT_GT(prepared.patches.size(), 3000u);
+  EXPECT_EQ(prepared.failed, 0u);
   std::printf("%zu points in %zu sites\n", prepared.points, prepared.patches.size());
   const std::string plain = run_in_child(nullptr, elf, bias);
   ASSERT_GT(plain.size(), 10000u);

@@ -73,9 +73,10 @@ enum class Refusal : std::uint8_t {
   kNotCode,      // the address is in no executable section or not an instruction of the function
   kUndecodable,  // bytes before or at the site do not decode
   kBranchIntoWindow,  // a direct branch, jump table, landing pad or pointer leads into it
-  kCall,     // a call is never relocated: unwinding through the trampoline would end the program
-  kSyscall,  // a thread may sleep in it, and its PC would be in the trampoline
-  kTrapInstruction,  // int3, ud2...: handlers look at the PC; an int3 may be somebody's breakpoint
+  kCall,              // a call that would not end the window: it would return into the trampoline,
+                      // where nothing unwinds
+  kSyscall,           // a thread may sleep in it, and its PC would be in the trampoline
+  kTrapInstruction,   // int3, ud2...: handlers look at the PC; an int3 may be somebody's breakpoint
   kPrivileged,
   kTransaction,          // xbegin
   kTooShort,             // the function ends, and no padding follows
