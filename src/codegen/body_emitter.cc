@@ -2,6 +2,7 @@
 
 #include "codegen/body_emitter.h"
 
+#include <algorithm>
 #include <cstddef>
 
 #include "codegen/validate.h"
@@ -19,12 +20,19 @@ namespace {
 
 constexpr unsigned kArgumentRegisters = 6;
 constexpr unsigned kSiteParameter = 6;
+constexpr std::uint32_t kOwnCells = 5;  // time, word, record, exiting, dynamic
 
 std::uint32_t record_bytes(const plan::Clause& clause) {
   return static_cast<std::uint32_t>(sizeof(wire::RecordHeader)) + ((clause.record_size + 7) & ~7U);
 }
 
 }  // namespace
+
+std::uint32_t register_home_size(const plan::Program& program) {
+  std::size_t cells = 0;
+  for (const plan::Clause& clause : program.clauses) cells = std::max<std::size_t>(cells, clause.register_count);
+  return static_cast<std::uint32_t>((cells + program.variables.size() + kOwnCells) * 8);
+}
 
 BodyEmitter::BodyEmitter(Module& module, const plan::Program& program, const wire::Layout& layout,
                          const BodyRequest& request, RegisterHome home)
@@ -49,7 +57,7 @@ llvm::Function* BodyEmitter::emit(const std::string& name) {
   for (const std::uint32_t index : request_.clauses) emit_clause(index);
   go_to(leave_);
   builder_.SetInsertPoint(leave_);
-  if (depth_ != nullptr) call("tl_leave", slot_, depth_);
+  if (needs_.level) call("tl_leave", slot_, depth());
   go_to(return_);
   builder_.SetInsertPoint(return_);
   builder_.CreateRetVoid();
@@ -77,7 +85,7 @@ void BodyEmitter::emit_prologue() {
   arena_ = site_field(offsetof(wire::ProbeSite, arena), 8);
   if (needs_.thread) thread_ = builder_.CreateZExt(call("tl_thread", site_, slot_), builder_.getInt64Ty());
   if (!needs_.level) return;
-  llvm::AllocaInst* epoch = variable(builder_.getInt64Ty(), "epoch");
+  llvm::AllocaInst* epoch = builder_.CreateAlloca(builder_.getInt64Ty(), nullptr, "epoch");
   Value* depth = call("tl_take_level", site_, slot_, epoch);
   Block* taken = new_block("level");
   builder_.CreateCondBr(builder_.CreateICmpEQ(depth, builder_.getInt32(wire::kLevels)), return_, taken);
@@ -89,16 +97,19 @@ void BodyEmitter::emit_prologue() {
 }
 
 void BodyEmitter::prepare_variables() {
-  time_ = variable(builder_.getInt64Ty(), "time");
-  word_ = variable(builder_.getInt64Ty(), "word");
-  builder_.CreateStore(constant(0), time_);
+  time_ = cell("time");
+  word_ = cell("word");
+  record_ = cell("record");
+  exiting_ = cell("exiting");
+  dynamic_ = cell("dynamic");
+  write(time_, constant(0));
   this_.assign(program_.variables.size(), nullptr);
   for (std::size_t i = 0; i < program_.variables.size(); ++i) {
     const Variable& declared = program_.variables[i];
     if (declared.scope != Scope::kThis || declared.is_array) continue;
     if (declared.type.kind == ValueKind::kInteger) {
-      this_[i] = variable(builder_.getInt64Ty(), "this");
-      builder_.CreateStore(constant(0), this_[i]);
+      this_[i] = cell("this");
+      write(this_[i], constant(0));
     } else if (scratch_ != nullptr) {
       const std::uint32_t size = declared.type.kind == ValueKind::kString ? 1 : declared.type.size;
       call("tl_zero_bytes", scalar_address(declared), constant(size));
@@ -127,19 +138,15 @@ void BodyEmitter::start_clause(std::uint32_t index) {
   clause_index_ = index;
   clause_ = &program_.clauses[index];
   registers_.clear();
-  for (std::uint32_t i = 0; i < clause_->register_count && home_ == RegisterHome::kMachine; ++i) {
-    registers_.push_back(variable(builder_.getInt64Ty(), "r"));
-    builder_.CreateStore(constant(0), registers_.back());
+  const std::uint32_t cells_of_body = cells_;  // each clause uses the same ones anew
+  for (std::uint32_t i = 0; i < clause_->register_count; ++i) {
+    registers_.push_back(cell("r"));
+    write(registers_.back(), constant(0));
   }
-  if (home_ == RegisterHome::kScratch) {
-    for (std::uint32_t i = 0; i < clause_->register_count; ++i) set(i, constant(0));
-  }
-  record_ = variable(builder_.getInt64Ty(), "record");
-  exiting_ = variable(builder_.getInt1Ty(), "exiting");
-  dynamic_ = variable(builder_.getInt64Ty(), "dynamic");
-  builder_.CreateStore(constant(0), record_);
-  builder_.CreateStore(builder_.getFalse(), exiting_);
-  builder_.CreateStore(constant(0), dynamic_);
+  cells_ = cells_of_body;
+  write(record_, constant(0));
+  write(exiting_, constant(0));
+  write(dynamic_, constant(0));
 
   blocks_.assign(clause_->code.size(), nullptr);
   for (const Instruction& instruction : clause_->code) {
@@ -160,7 +167,7 @@ void BodyEmitter::finish_clause(Block* end, Block* faulted, Block* next) {
   if (clause_->has_record) {
     Block* commit = new_block("commit");
     Block* after = new_block("committed");
-    Value* record = builder_.CreateLoad(builder_.getInt64Ty(), record_);
+    Value* record = read(record_);
     builder_.CreateCondBr(builder_.CreateIsNull(record), after, commit);
     builder_.SetInsertPoint(commit);
     call("tl_commit", site_, level_);
@@ -168,7 +175,7 @@ void BodyEmitter::finish_clause(Block* end, Block* faulted, Block* next) {
     builder_.SetInsertPoint(after);
   }
   Block* exits = new_block("exit");
-  builder_.CreateCondBr(builder_.CreateLoad(builder_.getInt1Ty(), exiting_), exits, next);
+  builder_.CreateCondBr(builder_.CreateIsNotNull(read(exiting_)), exits, next);
   builder_.SetInsertPoint(exits);
   call("tl_exit", site_);
   go_to(leave_);
@@ -185,7 +192,7 @@ void BodyEmitter::finish_clause(Block* end, Block* faulted, Block* next) {
     if (clause_->has_record) {
       Block* give_back = new_block("abort");
       Block* report = new_block("report");
-      Value* record = builder_.CreateLoad(builder_.getInt64Ty(), record_);
+      Value* record = read(record_);
       builder_.CreateCondBr(builder_.CreateIsNull(record), report, give_back);
       builder_.SetInsertPoint(give_back);
       call("tl_abort", level_, builder_.getInt32(record_bytes(*clause_)));
@@ -224,7 +231,7 @@ void BodyEmitter::emit_instruction(const Instruction& instruction) {
     case Op::kAggregate:
       return emit_aggregate(instruction);
     case Op::kExit:
-      builder_.CreateStore(builder_.getTrue(), exiting_);
+      write(exiting_, constant(1));
       return;
     case Op::kEnd: {
       go_to(end_);
@@ -256,9 +263,9 @@ void BodyEmitter::emit_reserve() {
   Block* reserved = new_block("reserved");
   builder_.CreateCondBr(builder_.CreateIsNull(record), end_, reserved);
   builder_.SetInsertPoint(reserved);
-  builder_.CreateStore(builder_.CreatePtrToInt(record, builder_.getInt64Ty()), record_);
+  write(record_, builder_.CreatePtrToInt(record, builder_.getInt64Ty()));
   call("tl_fill_header", record, site_, slot_, size, builder_.getInt32(clause_index_), builder_.getInt32(wire::kRecordData),
-       thread_, firing_time());
+       thread(), firing_time());
 }
 
 void BodyEmitter::fault_if(Value* condition, Fault fault, Value* address) {
@@ -283,30 +290,58 @@ llvm::BasicBlock* BodyEmitter::new_block(const char* name) {
 
 void BodyEmitter::go_to(Block* block) { builder_.CreateBr(block); }
 
-llvm::AllocaInst* BodyEmitter::variable(llvm::Type* type, const char* name) {
+// In scratch a cell is read and written as often as the plan does: LLVM is not to keep it anywhere else.
+BodyEmitter::Cell BodyEmitter::cell(const char* name) {
+  if (home_ == RegisterHome::kScratch) return scratch(layout_.scratch_size - 8 * ++cells_);
   llvm::IRBuilder<> at_entry(entry_, entry_->begin());
-  return at_entry.CreateAlloca(type, nullptr, name);
+  return at_entry.CreateAlloca(builder_.getInt64Ty(), nullptr, name);
 }
 
-llvm::Value* BodyEmitter::get(plan::Reg reg) {
-  if (home_ == RegisterHome::kMachine) return builder_.CreateLoad(builder_.getInt64Ty(), registers_[reg]);
-  Value* address = scratch(layout_.scratch_size - 8 * (reg + 1));
-  return builder_.CreateLoad(builder_.getInt64Ty(), pointer(address), true);
+llvm::Value* BodyEmitter::read(Cell cell) {
+  if (home_ == RegisterHome::kMachine) return builder_.CreateLoad(builder_.getInt64Ty(), cell);
+  return builder_.CreateLoad(builder_.getInt64Ty(), pointer(cell), true);
 }
+
+void BodyEmitter::write(Cell cell, Value* value) {
+  if (home_ == RegisterHome::kMachine) {
+    builder_.CreateStore(value, cell);
+  } else {
+    builder_.CreateStore(value, pointer(cell), true);
+  }
+}
+
+llvm::Value* BodyEmitter::get(plan::Reg reg) { return read(registers_[reg]); }
 
 void BodyEmitter::set(plan::Reg reg, Value* value) {
-  value = builder_.CreateZExtOrTrunc(value, builder_.getInt64Ty());
-  if (home_ == RegisterHome::kMachine) {
-    builder_.CreateStore(value, registers_[reg]);
-  } else {
-    builder_.CreateStore(value, pointer(scratch(layout_.scratch_size - 8 * (reg + 1))), true);
-  }
+  write(registers_[reg], builder_.CreateZExtOrTrunc(value, builder_.getInt64Ty()));
+}
+
+// What can be found again is not kept where registers are short.
+llvm::Value* BodyEmitter::arena() {
+  if (home_ == RegisterHome::kMachine) return arena_;
+  Value* address = builder_.CreatePtrToInt(site_, builder_.getInt64Ty());
+  return reread(add(address, offsetof(wire::ProbeSite, arena)), 8);
+}
+llvm::Value* BodyEmitter::thread() {
+  return home_ == RegisterHome::kMachine ? thread_ : reread(add(slot_, offsetof(wire::Slot, tid)), 4);
+}
+llvm::Value* BodyEmitter::epoch() {
+  return home_ == RegisterHome::kMachine ? epoch_ : reread(add(level_, offsetof(wire::Level, entered)), 8);
+}
+llvm::Value* BodyEmitter::depth() {
+  if (home_ == RegisterHome::kMachine) return depth_;
+  return builder_.CreateSub(reread(add(slot_, offsetof(wire::Slot, depth)), 4), constant(1));
+}
+
+llvm::Value* BodyEmitter::reread(Value* address, std::uint32_t size) {
+  Value* value = builder_.CreateLoad(builder_.getIntNTy(size * 8), pointer(address), true);
+  return builder_.CreateZExt(value, builder_.getInt64Ty());
 }
 
 // A null string register is an empty string: the arena's first reserved word is always 0.
 llvm::Value* BodyEmitter::text(plan::Reg reg) {
   Value* address = get(reg);
-  Value* empty = add(arena_, offsetof(wire::Header, reserved1));
+  Value* empty = add(arena(), offsetof(wire::Header, reserved1));
   return builder_.CreateSelect(builder_.CreateIsNull(address), empty, address);
 }
 
@@ -328,7 +363,7 @@ void BodyEmitter::store(Value* address, Value* value, std::uint32_t size) {
 }
 
 llvm::Value* BodyEmitter::header_field(std::size_t offset, std::uint32_t size) {
-  return load(add(arena_, offset), size, false);
+  return load(add(arena(), offset), size, false);
 }
 
 llvm::Value* BodyEmitter::site_field(std::size_t offset, std::uint32_t size) {

@@ -20,11 +20,14 @@
 
 namespace trapline::codegen {
 
-// Where a plan's registers live.
+// Where a plan's registers and the body's own variables live.
 enum class RegisterHome : std::uint8_t {
   kMachine,  // wherever LLVM likes: machine registers, then the stack
   kScratch,  // in the level's scratch, for bodies that would need too much of the target's stack
 };
+
+// Bytes at the end of a level's scratch that bodies with RegisterHome::kScratch use.
+std::uint32_t register_home_size(const plan::Program& program);
 
 class BodyEmitter {
  public:
@@ -101,7 +104,17 @@ class BodyEmitter {
   Value* header_field(std::size_t offset, std::uint32_t size);
   Value* site_field(std::size_t offset, std::uint32_t size);
   Value* scratch(std::uint32_t offset) { return add(scratch_, offset); }
-  llvm::AllocaInst* variable(llvm::Type* type, const char* name);
+  Value* reread(Value* address, std::uint32_t size);
+  Value* arena();
+  Value* thread();
+  Value* epoch();
+  Value* depth();
+
+  // A variable of the body: on the IR's stack, or in scratch.
+  using Cell = llvm::Value*;
+  Cell cell(const char* name);
+  Value* read(Cell cell);
+  void write(Cell cell, Value* value);
   template <typename... Arguments>
   Value* call(std::string_view name, Arguments... arguments) {
     return module_.call(builder_, name, {arguments...});
@@ -121,27 +134,27 @@ class BodyEmitter {
   Block* leave_ = nullptr;     // gives the level back
   Block* return_ = nullptr;
   Value* site_ = nullptr;      // pointer
-  Value* arena_ = nullptr;     // integers from here on
-  Value* slot_ = nullptr;
+  Value* slot_ = nullptr;      // integers from here on
+  Value* arena_ = nullptr;
   Value* thread_ = nullptr;    // the id; nullptr: not needed
   Value* depth_ = nullptr;     // nullptr: no level
   Value* epoch_ = nullptr;
   Value* level_ = nullptr;
   Value* scratch_ = nullptr;
-  llvm::AllocaInst* time_ = nullptr;     // raw clock; 0: not read yet
-  llvm::AllocaInst* word_ = nullptr;     // where the runtime puts a word that it found
-  llvm::AllocaInst* return_slot_ = nullptr;
-  std::vector<llvm::AllocaInst*> this_;  // by variable: integers of scope this; nullptr for others
+  std::uint32_t cells_ = 0;    // in scratch
+  Cell time_ = nullptr;        // raw clock; 0: not read yet
+  Cell word_ = nullptr;        // where the runtime puts a word that it found
+  Cell record_ = nullptr;      // address of the clause's record; 0: none
+  Cell exiting_ = nullptr;     // whether the clause ran exit()
+  Cell dynamic_ = nullptr;     // bytes of dynamic scratch that the clause used
+  std::vector<Cell> this_;     // by variable: integers of scope this; nullptr for others
 
   // The clause being emitted.
   std::uint32_t clause_index_ = 0;
   const plan::Clause* clause_ = nullptr;
   std::uint32_t at_ = 0;  // instruction
-  std::vector<llvm::AllocaInst*> registers_;
-  llvm::AllocaInst* record_ = nullptr;   // address of the reserved record; 0: none
-  llvm::AllocaInst* exiting_ = nullptr;
-  llvm::AllocaInst* dynamic_ = nullptr;  // bytes of dynamic scratch used
-  std::vector<Block*> blocks_;           // by instruction that is a jump's target
+  std::vector<Cell> registers_;
+  std::vector<Block*> blocks_;  // by instruction that is a jump's target
   Block* end_ = nullptr;
   Block* fault_ = nullptr;
   llvm::PHINode* fault_where_ = nullptr;

@@ -58,9 +58,7 @@ Result<Attempt> attempt(const plan::Program& program, const wire::Layout& layout
 }  // namespace
 
 std::uint32_t scratch_size(const plan::Program& program) {
-  std::uint32_t registers = 0;
-  for (const plan::Clause& clause : program.clauses) registers = std::max(registers, clause.register_count);
-  return static_scratch_size(program) + ((program.scratchsize + 7) & ~7U) + registers * 8;
+  return static_scratch_size(program) + ((program.scratchsize + 7) & ~7U) + register_home_size(program);
 }
 
 // Bodies whose registers took too much of the stack are compiled again, with their registers in scratch.
@@ -80,8 +78,8 @@ Result<ObjectCode> compile(const plan::Program& program, const wire::Layout& lay
   TL_TRY_ASSIGN(Attempt second, attempt(program, layout, bodies, homes));
   if (second.code.max_stack > kMaxBodyStack) {
     return Error(ErrorCode::kUnsupported, "a clause needs " + std::to_string(second.code.max_stack) +
-                                              " bytes of the target's stack; at most " +
-                                              std::to_string(kMaxBodyStack) + " are allowed");
+                                              " bytes of the target's stack, of which a probe may use " +
+                                              std::to_string(kMaxBodyStack));
   }
   return std::move(second.code);
 }

@@ -66,7 +66,7 @@ llvm::Value* BodyEmitter::find_entry(const Aggregation& aggregation, const Instr
   if (integers && words.size() <= kShortKey) {
     Value* count = builder_.getInt32(static_cast<std::uint32_t>(words.size()));
     words.resize(kShortKey, constant(0));
-    return call("tl_find_short", site_, slot_, level_, epoch_, number, count, words[0], words[1], shape);
+    return call("tl_find_short", site_, slot_, level_, epoch(), number, count, words[0], words[1], shape);
   }
   const Key key = write_key(instruction, {}, bin);
   Value* hash = call("tl_hash_words", call("tl_hash_start", number), key.address, key.words);

@@ -85,7 +85,7 @@ bool BodyEmitter::emit_text_or_memory(const Instruction& i) {
     case Op::kString: {
       std::uint64_t offset = layout_.strings;
       for (std::int64_t s = 0; s < i.immediate; ++s) offset += program_.strings[static_cast<std::size_t>(s)].size() + 1;
-      set(i.dst, add(arena_, offset));
+      set(i.dst, add(arena(), offset));
       return true;
     }
     case Op::kCompareString:
@@ -125,29 +125,29 @@ llvm::Value* BodyEmitter::argument(std::int64_t number) {
   Value* return_slot = builder_.CreateIntrinsic(llvm::Intrinsic::addressofreturnaddress, {builder_.getPtrTy()}, {});
   Value* found = call("tl_stack_argument", site_, slot_, level_, word_, return_slot, constant(static_cast<std::uint64_t>(number)));
   fault_unless(found, Fault::kBadAddress, constant(0));
-  return builder_.CreateLoad(builder_.getInt64Ty(), word_);
+  return read(word_);
 }
 
 // One firing has one time: the clock is read when it is first needed.
 llvm::Value* BodyEmitter::firing_time() {
   Block* read = new_block("clock");
   Block* known = new_block("timed");
-  builder_.CreateCondBr(builder_.CreateIsNull(builder_.CreateLoad(builder_.getInt64Ty(), time_)), read, known);
+  builder_.CreateCondBr(builder_.CreateIsNull(read(time_)), read, known);
   builder_.SetInsertPoint(read);
-  builder_.CreateStore(call("tl_clock", site_), time_);
+  write(time_, call("tl_clock", site_));
   go_to(known);
   builder_.SetInsertPoint(known);
-  return builder_.CreateLoad(builder_.getInt64Ty(), time_);
+  return read(time_);
 }
 
 llvm::Value* BodyEmitter::builtin(Builtin which) {
   using wire::Header;
   using wire::ProbeSite;
-  const auto site_text = [&](std::size_t offset) { return add(arena_, site_field(offset, 4)); };
+  const auto site_text = [&](std::size_t offset) { return add(arena(), site_field(offset, 4)); };
   switch (which) {
     case Builtin::kPid: return header_field(offsetof(Header, pid), 4);
     case Builtin::kPpid: return header_field(offsetof(Header, ppid), 4);
-    case Builtin::kTid: return thread_;
+    case Builtin::kTid: return thread();
     case Builtin::kUid: return header_field(offsetof(Header, uid), 4);
     case Builtin::kGid: return header_field(offsetof(Header, gid), 4);
     case Builtin::kCpu: return call("tl_processor", site_, slot_);
@@ -155,7 +155,7 @@ llvm::Value* BodyEmitter::builtin(Builtin which) {
     case Builtin::kTimestamp: return call("tl_timestamp", site_, firing_time());
     case Builtin::kWallTimestamp: return call("tl_wall_timestamp", site_, firing_time());
     case Builtin::kVirtualTimestamp: return call("tl_virtual_timestamp");
-    case Builtin::kExecname: return add(arena_, header_field(offsetof(Header, execname), 4));
+    case Builtin::kExecname: return add(arena(), header_field(offsetof(Header, execname), 4));
     case Builtin::kProbeProvider: return site_text(offsetof(ProbeSite, provider));
     case Builtin::kProbeModule: return site_text(offsetof(ProbeSite, module));
     case Builtin::kProbeFunction: return site_text(offsetof(ProbeSite, function));
@@ -170,17 +170,17 @@ llvm::Value* BodyEmitter::load_memory(const Instruction& i) {
   Value* address = get(i.a);
   Value* found = call("tl_load", site_, slot_, level_, word_, address, builder_.getInt32(i.size));
   fault_unless(found, Fault::kBadAddress, address);
-  return extend(builder_.CreateLoad(builder_.getInt64Ty(), word_), i.size, i.is_signed);
+  return extend(read(word_), i.size, i.is_signed);
 }
 
 // The address of `size` fresh bytes behind the static scratch.
 llvm::Value* BodyEmitter::dynamic_scratch(Value* size) {
   const std::uint64_t start = static_scratch_size(program_);
   const std::uint64_t total = program_.scratchsize & ~7U;
-  Value* used = builder_.CreateLoad(builder_.getInt64Ty(), dynamic_);
+  Value* used = read(dynamic_);
   fault_if(builder_.CreateICmpUGT(size, builder_.CreateSub(constant(total), used)), Fault::kNoScratch, constant(0));
   Value* rounded = builder_.CreateAnd(add(size, 7), constant(~std::uint64_t{7}));
-  builder_.CreateStore(add(used, rounded), dynamic_);
+  write(dynamic_, add(used, rounded));
   return add(scratch(static_cast<std::uint32_t>(start)), used);
 }
 
@@ -208,7 +208,7 @@ llvm::Value* BodyEmitter::copy_in_text(const Instruction& i) {
 
 void BodyEmitter::emit_field(const Instruction& i) {
   const plan::Field& field = clause_->fields[static_cast<std::size_t>(i.immediate)];
-  Value* record = builder_.CreateLoad(builder_.getInt64Ty(), record_);
+  Value* record = read(record_);
   // A field before kReserve was reached would have no record to go to.
   Block* write = new_block("field");
   Block* after = new_block("after");

@@ -19,7 +19,7 @@ using plan::Variable;
 llvm::Value* BodyEmitter::scalar_address(const Variable& variable) {
   switch (variable.scope) {
     case Scope::kGlobal:
-      return add(arena_, layout_.globals + variable.offset);
+      return add(arena(), layout_.globals + variable.offset);
     case Scope::kSelf:
       return add(slot_, layout_.slot_self + variable.offset);
     case Scope::kThis:
@@ -29,7 +29,7 @@ llvm::Value* BodyEmitter::scalar_address(const Variable& variable) {
 }
 
 llvm::Value* BodyEmitter::load_scalar(const Variable& variable, std::uint32_t index) {
-  if (this_[index] != nullptr) return builder_.CreateLoad(builder_.getInt64Ty(), this_[index]);
+  if (this_[index] != nullptr) return read(this_[index]);
   if (variable.type.kind != ValueKind::kInteger) return scalar_address(variable);
   return load(scalar_address(variable), variable.type.size, variable.type.is_signed);
 }
@@ -39,7 +39,7 @@ void BodyEmitter::store_scalar(const Variable& variable, std::uint32_t index, co
     case ValueKind::kInteger: {
       if (this_[index] != nullptr) {
         Value* value = extend(get(instruction.a), variable.type.size, variable.type.is_signed);
-        builder_.CreateStore(value, this_[index]);
+        write(this_[index], value);
       } else {
         store(scalar_address(variable), get(instruction.a), variable.type.size);
       }
@@ -104,18 +104,18 @@ llvm::Value* BodyEmitter::array_request(const Variable& array, const Key& key, V
 llvm::Value* BodyEmitter::load_element(const Instruction& instruction) {
   const Variable& array = program_.variables[instruction.variable];
   const bool is_self = array.scope == Scope::kSelf;
-  const Key key = write_key(instruction, is_self ? std::vector<Value*>{thread_} : std::vector<Value*>{}, nullptr);
+  const Key key = write_key(instruction, is_self ? std::vector<Value*>{thread()} : std::vector<Value*>{}, nullptr);
   if (array.type.kind == ValueKind::kInteger) {
-    builder_.CreateStore(constant(0), word_);
+    write(word_, constant(0));
     call("tl_array_load", slot_, array_request(array, key, word_));
-    Value* value = builder_.CreateLoad(builder_.getInt64Ty(), word_);
+    Value* value = read(word_);
     return extend(value, array.type.size, array.type.is_signed);
   }
   Value* to = scratch(instruction.scratch + static_cast<std::uint32_t>(plan::key_area(array)));
   call("tl_zero_bytes", to, constant(array.type.kind == ValueKind::kString ? 1 : array.type.size));
   Value* found = call("tl_array_load", slot_, array_request(array, key, to));
   // A load that was given up may have left a part of a value there.
-  Value* empty = add(arena_, offsetof(wire::Header, reserved1));
+  Value* empty = add(arena(), offsetof(wire::Header, reserved1));
   if (array.type.kind != ValueKind::kString) return to;
   return builder_.CreateSelect(builder_.CreateIsNull(found), empty, to);
 }
@@ -123,13 +123,13 @@ llvm::Value* BodyEmitter::load_element(const Instruction& instruction) {
 void BodyEmitter::store_element(const Instruction& instruction) {
   const Variable& array = program_.variables[instruction.variable];
   const bool is_self = array.scope == Scope::kSelf;
-  const Key key = write_key(instruction, is_self ? std::vector<Value*>{thread_} : std::vector<Value*>{}, nullptr);
+  const Key key = write_key(instruction, is_self ? std::vector<Value*>{thread()} : std::vector<Value*>{}, nullptr);
   if (array.type.kind != ValueKind::kInteger) {
     call("tl_array_store", slot_, array_request(array, key, text(instruction.a)));
     return;
   }
   Value* value = extend(get(instruction.a), array.type.size, array.type.is_signed);
-  builder_.CreateStore(value, word_);
+  write(word_, value);
   Value* request = array_request(array, key, word_);
   Block* remove = new_block("remove");
   Block* keep = new_block("keep");

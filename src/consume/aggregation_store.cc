@@ -181,8 +181,8 @@ void AggregationStore::truncate(std::uint32_t aggregation, std::optional<std::in
   if (aggregation >= states_.size()) return;
   Entries& entries = states_[aggregation].entries;
   const std::int64_t wanted = keep.value_or(0);
-  const std::uint64_t count = wanted < 0 ? 0 - static_cast<std::uint64_t>(wanted)
-                                         : static_cast<std::uint64_t>(wanted);
+  const std::uint64_t count =
+      wanted < 0 ? 0 - static_cast<std::uint64_t>(wanted) : static_cast<std::uint64_t>(wanted);
   if (count >= entries.size()) return;
   const plan::Aggregation& plan = program_->aggregations[aggregation];
   std::vector<Entries::iterator> order;
@@ -234,8 +234,8 @@ std::vector<Row> AggregationStore::rows(std::span<const std::uint32_t> aggregati
       std::size_t at = out.size();
       if (aggregations.size() > 1) at = by_key.try_emplace(key, at).first->second;
       if (at == out.size()) {
-        out.push_back({&stored.components,
-                       std::vector<const Datum*>(aggregations.size(), nullptr)});
+        out.push_back(
+            {&stored.components, std::vector<const Datum*>(aggregations.size(), nullptr)});
       }
       out[at].data[position] = &stored.datum;
     }

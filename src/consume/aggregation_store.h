@@ -1,11 +1,12 @@
-// All aggregations of a program with their merged values: unbounded, exact, of all traced processes together.
+// All aggregations of a program with their merged values: unbounded, exact, of all traced processes
+// together.
 //
-// Drained tables and deltas of direct cells are merged in (merge), the tracer's own clauses update it (update), the
-// actions of records change it (clear, truncate, normalize), the report reads it.
+// Drained tables and deltas of direct cells are merged in (merge), the tracer's own clauses update
+// it (update), the actions of records change it (clear, truncate, normalize), the report reads it.
 //
-// DTrace's rules: clear() keeps the keys and sets values to the function's identity (0; INT64_MAX for min, INT64_MIN
-// for max); trunc(@) forgets all entries, trunc(@, n) keeps the n highest, trunc(@, -n) the n lowest; normalize only
-// sets the divisor that printing applies.
+// DTrace's rules: clear() keeps the keys and sets values to the function's identity (0; INT64_MAX
+// for min, INT64_MIN for max); trunc(@) forgets all entries, trunc(@, n) keeps the n highest,
+// trunc(@, -n) the n lowest; normalize only sets the divisor that printing applies.
 
 #pragma once
 
@@ -24,8 +25,8 @@ namespace trapline::consume {
 // Bins of a histogram that are not 0, ascending.
 using Bins = std::vector<std::pair<std::uint32_t, std::int64_t>>;
 
-// What each function uses: count, avg, stddev: count; sum, min, max, avg, stddev: value; stddev: squares;
-// histograms: bins. Sums wrap modulo 2^64 as DTrace's do; squares are exact to 128 bits.
+// What each function uses: count, avg, stddev: count; sum, min, max, avg, stddev: value; stddev:
+// squares; histograms: bins. Sums wrap modulo 2^64 as DTrace's do; squares are exact to 128 bits.
 struct Datum {
   std::int64_t count = 0;
   std::int64_t value = 0;
@@ -37,13 +38,14 @@ struct Datum {
 };
 
 struct SortOptions {
-  bool by_key = false;       // aggsortkey
-  bool reversed = false;     // aggsortrev
+  bool by_key = false;             // aggsortkey
+  bool reversed = false;           // aggsortrev
   std::uint32_t key_position = 0;  // aggsortkeypos
   std::uint32_t position = 0;      // aggsortpos: which aggregation of a joined print decides
 };
 
-// One line of a print: the key and, per aggregation asked for, its datum (nullptr: that one has no such key).
+// One line of a print: the key and, per aggregation asked for, its datum (nullptr: that one has no
+// such key).
 struct Row {
   const std::vector<Value>* components = nullptr;
   std::vector<const Datum*> data;
@@ -55,11 +57,13 @@ class AggregationStore {
 
   const plan::Program& program() const { return *program_; }
 
-  // One update as a clause makes it. Count has value 1. `key` is in wire form; false: it does not fit the types.
+  // One update as a clause makes it. Count has value 1. `key` is in wire form; false: it does not
+  // fit the types.
   bool update(std::uint32_t aggregation, std::span<const std::uint64_t> key, std::int64_t value,
               std::int64_t weight);
-  // Adds the words of a table entry (or the deltas of direct cells, laid out as a table entry's words).
-  // For a sparse aggregation `key` ends with the bin. false: index, key or number of words are wrong.
+  // Adds the words of a table entry (or the deltas of direct cells, laid out as a table entry's
+  // words). For a sparse aggregation `key` ends with the bin. false: index, key or number of words
+  // are wrong.
   bool merge(std::uint32_t aggregation, std::span<const std::uint64_t> key,
              std::span<const std::uint64_t> words);
 
@@ -76,8 +80,8 @@ class AggregationStore {
   bool empty(std::uint32_t aggregation) const;
   std::size_t entry_count(std::uint32_t aggregation) const;
 
-  // The entries of one aggregation, or of several joined by key, in printing order. Pointers are valid until the next
-  // change of the store.
+  // The entries of one aggregation, or of several joined by key, in printing order. Pointers are
+  // valid until the next change of the store.
   std::vector<Row> rows(std::span<const std::uint32_t> aggregations, const SortOptions& sort) const;
 
  private:
@@ -90,7 +94,8 @@ class AggregationStore {
   };
   struct KeyEqual {
     using is_transparent = void;
-    bool operator()(std::span<const std::uint64_t> a, std::span<const std::uint64_t> b) const noexcept;
+    bool operator()(std::span<const std::uint64_t> a,
+                    std::span<const std::uint64_t> b) const noexcept;
   };
   struct Stored {
     std::vector<Value> components;

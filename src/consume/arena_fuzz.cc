@@ -1,6 +1,7 @@
-// Forges an arena and drains it. The input is a list of edits: each writes bytes somewhere into a well-formed arena
-// or drains it, so that the fuzzer reaches rings, tables, slots and the free list; the drainer must end, and stay
-// inside the mapping (which the sanitizers watch, as the arena is an allocation of its own).
+// Forges an arena and drains it. The input is a list of edits: each writes bytes somewhere into a
+// well-formed arena or drains it, so that the fuzzer reaches rings, tables, slots and the free
+// list; the drainer must end, and stay inside the mapping (which the sanitizers watch, as the arena
+// is an allocation of its own).
 
 #include <algorithm>
 #include <cstddef>
@@ -63,8 +64,8 @@ void edit(consume::TestArena& arena, Cursor& input) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const plan::Program program = make_program();
-  consume::TestArena arena({.direct_size = program.direct_size,
-                            .buffer_bytes = wire::kMinChunks * wire::kChunkSize});
+  consume::TestArena arena(
+      {.direct_size = program.direct_size, .buffer_bytes = wire::kMinChunks * wire::kChunkSize});
   consume::AggregationStore store(program);
   auto drainer = consume::Drainer::create(arena.bytes(), arena.layout(), program);
   TL_CHECK(drainer.has_value());

@@ -17,8 +17,8 @@ Result<ArenaView> ArenaView::create(std::span<std::byte> bytes, const wire::Layo
   const std::uint64_t total = bytes.size();
   const std::uint64_t slots = std::uint64_t{layout.slot_count} + 1;
   const auto bad = [](std::string_view what) {
-    return Error(ErrorCode::kInternal, "the arena's layout does not fit its mapping: " +
-                                           std::string(what));
+    return Error(ErrorCode::kInternal,
+                 "the arena's layout does not fit its mapping: " + std::string(what));
   };
   if (total < sizeof(wire::Header) || layout.size > total) return bad("size");
   if (reinterpret_cast<std::uintptr_t>(bytes.data()) % 64 != 0) return bad("address");
@@ -68,8 +68,7 @@ bool ArenaView::compare_exchange64(std::uint64_t offset, std::uint64_t expected,
                                    std::uint64_t desired) const {
   if (!inside(offset, 8, 8)) return false;
   return __atomic_compare_exchange_n(reinterpret_cast<std::uint64_t*>(bytes_.data() + offset),
-                                     &expected, desired, false, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_ACQUIRE);
+                                     &expected, desired, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 }
 
 bool ArenaView::copy(std::uint64_t offset, std::span<std::byte> out) const {

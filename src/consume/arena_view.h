@@ -1,7 +1,8 @@
 // Bounds-checked access to a mapped arena whose contents another process may change at any moment.
 //
-// Offsets are checked against the mapping, loads and stores are single and atomic, bulk data is copied out before it is
-// looked at. An offset out of range reads 0 and stores nothing: the caller's own checks decide what that means.
+// Offsets are checked against the mapping, loads and stores are single and atomic, bulk data is
+// copied out before it is looked at. An offset out of range reads 0 and stores nothing: the
+// caller's own checks decide what that means.
 
 #pragma once
 
@@ -38,8 +39,8 @@ class ArenaView {
   std::uint64_t level(std::uint32_t slot, std::uint32_t level) const;
   std::uint64_t chunk(std::uint32_t chunk) const;
 
-  // Gives chunk number `chunk` back to the pool. Bounded: gives up (false) after many lost races, which only a process
-  // that damages its own arena can bring about.
+  // Gives chunk number `chunk` back to the pool. Bounded: gives up (false) after many lost races,
+  // which only a process that damages its own arena can bring about.
   bool free_chunk(std::uint32_t chunk) const;
 
  private:

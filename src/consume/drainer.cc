@@ -39,8 +39,8 @@ Result<Drainer> Drainer::create(std::span<std::byte> arena, const wire::Layout& 
   for (const auto& aggregation : program.aggregations) {
     const std::uint64_t end =
         std::uint64_t{aggregation.direct_offset} + std::uint64_t{aggregation.direct_words} * 8;
-    if (aggregation.direct && (aggregation.direct_offset % 8 != 0 || aggregation.direct_words == 0 ||
-                               end > layout.slot_direct_size)) {
+    if (aggregation.direct && (aggregation.direct_offset % 8 != 0 ||
+                               aggregation.direct_words == 0 || end > layout.slot_direct_size)) {
       return Error(ErrorCode::kInternal,
                    "the arena has no room for the cells of @" + aggregation.name);
     }
@@ -68,7 +68,8 @@ DrainResult Drainer::drain(AggregationStore& store, DrainKind kind, std::uint64_
   return result;
 }
 
-// Not earlier: a body could take such a chunk, fill it, and the same round would find it a second time.
+// Not earlier: a body could take such a chunk, fill it, and the same round would find it a second
+// time.
 void Drainer::free_taken() {
   for (const std::uint32_t chunk : done_) {
     if (!arena_.free_chunk(chunk)) ++malformed_;
@@ -76,8 +77,9 @@ void Drainer::free_taken() {
   done_.clear();
 }
 
-// A slot is claimed with its owner; from then on it is looked at in every round. All words of the first line count: one
-// load more costs nothing there, and a slot that its owner gave back is still seen.
+// A slot is claimed with its owner; from then on it is looked at in every round. All words of the
+// first line count: one load more costs nothing there, and a slot that its owner gave back is still
+// seen.
 void Drainer::find_slots() {
   for (std::uint32_t slot = 0; slot < slots_.size(); ++slot) {
     if (slots_[slot] != nullptr) continue;
@@ -91,7 +93,8 @@ void Drainer::find_slots() {
   }
 }
 
-// Each chunk is taken at most once a round: a forged chain cannot make a round endless, nor free a chunk twice.
+// Each chunk is taken at most once a round: a forged chain cannot make a round endless, nor free a
+// chunk twice.
 bool Drainer::claim(std::uint32_t chunk) {
   if (chunk >= taken_.size() || taken_[chunk]) {
     ++malformed_;
@@ -101,7 +104,8 @@ bool Drainer::claim(std::uint32_t chunk) {
   return true;
 }
 
-// ------------------------------------------------------------------------------------------------------------ records
+// ------------------------------------------------------------------------------------------------------------
+// records
 
 std::vector<Record> Drainer::drain_records(DrainKind kind, std::uint64_t horizon) {
   std::vector<std::vector<Record>> sources;
@@ -125,8 +129,9 @@ std::vector<Record> Drainer::drain_records(DrainKind kind, std::uint64_t horizon
   return merge_by_time(std::move(sources));
 }
 
-// The order of loads: `next` before the last look at `committed`. The writer sets `next` when it commits nothing more
-// to that chunk, so a `committed` that was read after `next` was seen is final.
+// The order of loads: `next` before the last look at `committed`. The writer sets `next` when it
+// commits nothing more to that chunk, so a `committed` that was read after `next` was seen is
+// final.
 void Drainer::drain_ring(std::uint32_t slot, std::uint32_t level, std::vector<Record>& out) {
   RingCursor& cursor = slots_[slot]->levels[level].ring;
   if (cursor.broken) return;
@@ -170,7 +175,8 @@ void Drainer::take_records(std::uint32_t chunk, RingCursor& cursor, std::uint32_
     const auto left = bytes.subspan(at);
     const auto size = left.size() >= 4 ? read_as<std::uint32_t>(left, 0) : 0;
     if (size < sizeof(wire::RecordHeader) || size % 8 != 0 || size > left.size()) {
-      ++malformed_;  // where the next record begins is unknown: the rest of what is committed is lost
+      ++malformed_;  // where the next record begins is unknown: the rest of what is committed is
+                     // lost
       return;
     }
     if (!make_record(left.first(size), out)) ++malformed_;
@@ -205,10 +211,11 @@ bool Drainer::make_record(std::span<const std::byte> bytes, std::vector<Record>&
   return true;
 }
 
-// ------------------------------------------------------------------------------------------------------------- tables
+// -------------------------------------------------------------------------------------------------------------
+// tables
 
-// Whether nobody writes the level's chain of `parity` now. Once the epoch has the other parity and the barrier was
-// passed, that stays so.
+// Whether nobody writes the level's chain of `parity` now. Once the epoch has the other parity and
+// the barrier was passed, that stays so.
 bool Drainer::is_quiet(std::uint32_t slot, std::uint32_t level, std::uint32_t parity) const {
   const std::uint64_t entered =
       arena_.load64(arena_.level(slot, level) + offsetof(wire::Level, entered));
@@ -226,7 +233,8 @@ void Drainer::drain_tables(AggregationStore& store, DrainKind kind, DrainResult&
     }
   };
 
-  // Chains that a busy level kept in an earlier round. They must go before the epoch gets their parity again.
+  // Chains that a busy level kept in an earlier round. They must go before the epoch gets their
+  // parity again.
   for_each_level([&](std::uint32_t slot, std::uint32_t level, LevelState& state) {
     const std::uint32_t other = 1 - old_parity;
     if (kind != DrainKind::kFinal && !state.pending[other]) return;
@@ -242,9 +250,8 @@ void Drainer::drain_tables(AggregationStore& store, DrainKind kind, DrainResult&
   arena_.store64(offsetof(wire::Header, epoch), epoch_);
   if (auto passed = barrier_(); !passed && kind != DrainKind::kFinal) {
     result.barrier_error = passed.error();
-    for_each_level([&](std::uint32_t, std::uint32_t, LevelState& state) {
-      state.pending[old_parity] = true;
-    });
+    for_each_level(
+        [&](std::uint32_t, std::uint32_t, LevelState& state) { state.pending[old_parity] = true; });
     return;
   }
 
@@ -306,7 +313,8 @@ void Drainer::merge_table(std::uint32_t chunk, AggregationStore& store) {
     words.resize(entry.key_words + value_words);
     const std::size_t size = sizeof(wire::Entry) + words.size() * 8;
     if (size > left.size()) break;
-    if (!words.empty()) std::memcpy(words.data(), left.data() + sizeof(wire::Entry), words.size() * 8);
+    if (!words.empty())
+      std::memcpy(words.data(), left.data() + sizeof(wire::Entry), words.size() * 8);
     const std::span<const std::uint64_t> all(words);
     if (!store.merge(entry.aggregation, all.first(entry.key_words), all.subspan(entry.key_words))) {
       ++malformed_;
@@ -316,7 +324,8 @@ void Drainer::merge_table(std::uint32_t chunk, AggregationStore& store) {
   if (offset != bytes.size()) ++malformed_;
 }
 
-// ------------------------------------------------------------------------------------------- direct cells, drops, rest
+// -------------------------------------------------------------------------------------------
+// direct cells, drops, rest
 
 void Drainer::drain_direct(AggregationStore& store) {
   const auto& aggregations = program_->aggregations;

@@ -1,17 +1,20 @@
 // Takes out of one traced process's arena what its bodies wrote: records, aggregations, drops.
 //
-// The arena is hostile (see wire/arena.h): indices are copied, checked and the copies used; every chain is bounded by the
-// number of chunks; a chunk is taken once a round. Nothing that stands in the arena makes the drainer crash, loop for
-// ever or read outside the mapping; nonsense is counted (Drops::malformed) and passed over.
+// The arena is hostile (see wire/arena.h): indices are copied, checked and the copies used; every
+// chain is bounded by the number of chunks; a chunk is taken once a round. Nothing that stands in
+// the arena makes the drainer crash, loop for ever or read outside the mapping; nonsense is counted
+// (Drops::malformed) and passed over.
 //
 // One round:
-//   1. records: every level's ring from where the last round stopped up to `committed`; consumed chunks go back;
+//   1. records: every level's ring from where the last round stopped up to `committed`;
 //   2. the epoch is raised, membarrier(GLOBAL_EXPEDITED);
-//   3. the table chains of the old parity are merged into the store and given back; a level still busy there is left
-//      to a later round;
+//   3. the table chains of the old parity are merged into the store; a level still busy there is
+//      left to a later round;
 //   4. direct cells: what they grew by since the last round is merged;
-//   5. drops.
-// The records of the round come merged by time stamp; those of one thread and level are never reordered.
+//   5. the chunks that were used up go back to the pool;
+//   6. drops.
+// The records of the round come merged by time stamp; those of one thread and level are never
+// reordered.
 
 #pragma once
 
@@ -49,7 +52,8 @@ struct DrainResult {
   std::vector<Record> records;
   Drops new_drops;              // since the last round
   std::vector<BusyLevel> busy;  // whose tables could not be taken in this round
-  // The barrier failed: no tables were taken in this round, all are left to the next; the rest is complete.
+  // The barrier failed: no tables were taken in this round, all are left to the next; the rest is
+  // complete.
   std::optional<Error> barrier_error;
 };
 
@@ -57,17 +61,18 @@ class Drainer {
  public:
   using Barrier = std::function<Result<>()>;
 
-  // `arena` is the whole mapping, writable, at least layout.size bytes, and outlives the drainer, as does `program`.
-  // `layout` and `program` are the tracer's own copies, never the arena's. Raises no epoch yet: the header's must be
-  // 2, as wire::initialize leaves it. Errors: kInternal if layout and program do not fit the mapping.
+  // `arena` is the whole mapping, writable, at least layout.size bytes, and outlives the drainer,
+  // as does `program`. `layout` and `program` are the tracer's own copies, never the arena's.
+  // Raises no epoch yet: the header's must be 2, as wire::initialize leaves it. Errors: kInternal
+  // if layout and program do not fit the mapping.
   static Result<Drainer> create(std::span<std::byte> arena, const wire::Layout& layout,
                                 const plan::Program& program);
 
   // Replaces membarrier; for tests.
   void set_barrier(Barrier barrier) { barrier_ = std::move(barrier); }
 
-  // `horizon`: records with a later time stamp (TSC) are held back for the next round, so that what several threads
-  // recorded comes in order across rounds too; kFinal ignores it.
+  // `horizon`: records with a later time stamp (TSC) are held back for the next round, so that what
+  // several threads recorded comes in order across rounds too; kFinal ignores it.
   DrainResult drain(AggregationStore& store, DrainKind kind,
                     std::uint64_t horizon = ~std::uint64_t{0});
 
@@ -85,7 +90,8 @@ class Drainer {
   };
   struct LevelState {
     RingCursor ring;
-    bool pending[2] = {false, false};  // by parity: a chain was left behind because the level was busy
+    bool pending[2] = {false,
+                       false};  // by parity: a chain was left behind because the level was busy
     std::uint64_t busy_epoch = 0;
     std::uint32_t busy_rounds = 0;
   };
@@ -117,11 +123,11 @@ class Drainer {
   ArenaView arena_;
   const plan::Program* program_;
   Barrier barrier_;
-  std::uint64_t epoch_ = 2;  // what we last stored; never read back
+  std::uint64_t epoch_ = 2;                        // what we last stored; never read back
   std::vector<std::unique_ptr<SlotState>> slots_;  // nullptr: never used so far
   std::vector<bool> taken_;                        // chunks taken in this round
-  std::vector<std::uint32_t> done_;                // taken chunks that go back to the pool when the round ends
-  std::vector<std::byte> buffer_;                  // a copy of one chunk
+  std::vector<std::uint32_t> done_;  // taken chunks that go back to the pool when the round ends
+  std::vector<std::byte> buffer_;    // a copy of one chunk
   Drops drops_;
   std::uint64_t last_no_slot_ = 0;
   std::uint64_t malformed_ = 0;

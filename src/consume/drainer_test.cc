@@ -1,3 +1,5 @@
+#include "consume/drainer.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -6,7 +8,6 @@
 #include <random>
 #include <thread>
 
-#include "consume/drainer.h"
 #include "consume/statistics.h"
 #include "consume/test_arena.h"
 
@@ -363,12 +364,13 @@ TEST_F(DrainerTest, RefusesALayoutThatDoesNotFit) {
   EXPECT_FALSE(Drainer::create(arena.bytes(), layout, program));
 }
 
-// ------------------------------------------------------------------------------------------------------------- forged
+// -------------------------------------------------------------------------------------------------------------
+// forged
 
 TEST_F(DrainerTest, PassesOverForgedRecords) {
   BodyWriter a(arena, 1);
   a.record(0, 1, 1);
-  a.record(7, 2, 2);      // no such clause
+  a.record(7, 2, 2);                             // no such clause
   a.record(0, 3, std::span<const std::byte>());  // wrong size
   a.record(0, 4, 4);
   auto result = drain();
@@ -432,9 +434,11 @@ TEST(ForgedArena, NeitherCrashesNorHangsTheDrainer) {
   }
 }
 
-// ------------------------------------------------------------------------------------------------------------- threads
+// -------------------------------------------------------------------------------------------------------------
+// threads
 
-// Writers that do not wait for the drainer, which runs beside them: each update and each record arrives exactly once.
+// Writers that do not wait for the drainer, which runs beside them: each update and each record
+// arrives exactly once.
 TEST_F(DrainerTest, LosesNothingWhileThreadsWrite) {
   constexpr std::uint64_t kUpdates = 30000;
   std::atomic<int> running{2};

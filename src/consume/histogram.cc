@@ -34,7 +34,8 @@ std::uint32_t quantize_bin(std::int64_t value) {
 std::uint32_t lquantize_bin(const plan::Aggregation& aggregation, std::int64_t value) {
   const std::int64_t base = aggregation.parameters[0];
   const auto levels = static_cast<std::uint64_t>(aggregation.parameters[2]);
-  const auto step = static_cast<std::uint64_t>(std::max<std::int64_t>(1, aggregation.parameters[1]));
+  const auto step =
+      static_cast<std::uint64_t>(std::max<std::int64_t>(1, aggregation.parameters[1]));
   if (value < base) return 0;
   const std::uint64_t level =
       (static_cast<std::uint64_t>(value) - static_cast<std::uint64_t>(base)) / step;
@@ -49,9 +50,9 @@ std::uint32_t llquantize_bin(const plan::Aggregation& aggregation, std::int64_t 
   std::uint64_t ceiling = saturating_multiply(shape.lowest, shape.factor);
   for (std::uint32_t order = shape.low; order <= shape.high; ++order) {
     if (size < ceiling) {
-      const std::uint64_t index =
-          order == 0 ? size * shape.steps / ceiling
-                     : size / std::max<std::uint64_t>(1, ceiling / shape.steps);
+      const std::uint64_t index = order == 0
+                                      ? size * shape.steps / ceiling
+                                      : size / std::max<std::uint64_t>(1, ceiling / shape.steps);
       distance = std::uint64_t{order - shape.low} * shape.bins_per_order + index -
                  shape.steps_per_factor + 1;
       break;
@@ -84,7 +85,8 @@ std::int64_t quantize_value(std::uint32_t bin) {
 LlquantizeShape llquantize_shape(const plan::Aggregation& aggregation) {
   LlquantizeShape shape;
   shape.factor = static_cast<std::uint64_t>(std::max<std::int64_t>(2, aggregation.parameters[0]));
-  shape.low = static_cast<std::uint32_t>(std::clamp<std::int64_t>(aggregation.parameters[1], 0, 64));
+  shape.low =
+      static_cast<std::uint32_t>(std::clamp<std::int64_t>(aggregation.parameters[1], 0, 64));
   shape.high = static_cast<std::uint32_t>(
       std::clamp<std::int64_t>(aggregation.parameters[2], shape.low, 64));
   shape.steps = static_cast<std::uint64_t>(std::max<std::int64_t>(1, aggregation.parameters[3]));

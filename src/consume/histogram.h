@@ -1,13 +1,18 @@
-// The bins of quantize(), lquantize() and llquantize(): which bin a value falls into, which value a bin stands for.
+// The bins of quantize(), lquantize() and llquantize(): which bin a value falls into, which value a
+// bin stands for.
 //
 // Bins are numbered as the wire has them:
-//   quantize    0 ... 62: -2^62 ... -1; 63: 0; 64 ... 126: 1 ... 2^62. A bin holds values whose magnitude is at least
+//   quantize    0 ... 62: -2^62 ... -1; 63: 0; 64 ... 126: 1 ... 2^62. A bin holds values whose
+//   magnitude is at least
 //               the power and less than the next; bin 0 also takes what is below.
 //   lquantize   0: below base; 1 ... levels: base + (bin - 1) * step; levels + 1: above.
-//   llquantize  symmetric around bin_zero: magnitudes below factor^low; at distance 1 and on, the bins of each order of
-//               magnitude; the outermost bins: magnitudes of factor^(high + 1) and more. Where factor^low is 1 and
-//               there are more steps than the factor, some bins of the first order stand for no integer.
-// This is Oracle's layout. It is written independently of wire/bins.h, which the bodies use; a test compares the two.
+//   llquantize  symmetric around bin_zero: magnitudes below factor^low; at distance 1 and on, the
+//   bins of each order of
+//               magnitude; the outermost bins: magnitudes of factor^(high + 1) and more. Where
+//               factor^low is 1 and there are more steps than the factor, some bins of the first
+//               order stand for no integer.
+// This is Oracle's layout. It is written independently of wire/bins.h, which the bodies use; a test
+// compares the two.
 
 #pragma once
 
@@ -33,13 +38,14 @@ struct LlquantizeShape {
   std::uint64_t steps = 0;
   std::uint64_t steps_per_factor = 0;  // bins of an order that lower orders already cover
   std::uint32_t bins_per_order = 0;
-  std::uint32_t zero = 0;   // the middle bin
+  std::uint32_t zero = 0;  // the middle bin
   std::uint32_t total = 0;
   std::uint64_t lowest = 0;    // factor^low
   std::uint64_t overflow = 0;  // factor^(high + 1)
 };
 LlquantizeShape llquantize_shape(const plan::Aggregation& aggregation);
-// The lower end of the bin that lies `distance` >= 1 from the middle; nullopt: it stands for no integer.
+// The lower end of the bin that lies `distance` >= 1 from the middle; nullopt: it stands for no
+// integer.
 std::optional<std::uint64_t> llquantize_value(const LlquantizeShape& shape, std::uint32_t distance);
 
 }  // namespace trapline::consume

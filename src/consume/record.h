@@ -15,7 +15,8 @@ struct Record {
   std::uint32_t cpu = 0;
   std::uint32_t tid = 0;
   std::uint64_t tsc = 0;
-  std::vector<std::byte> payload;  // kRecordData: Clause::record_size bytes; kRecordFault: a wire::FaultPayload
+  std::vector<std::byte>
+      payload;  // kRecordData: Clause::record_size bytes; kRecordFault: a wire::FaultPayload
 };
 
 // Losses. Totals since tracing began, or what is new since the last look.
@@ -25,7 +26,8 @@ struct Drops {
   std::uint64_t dynamic = 0;      // no room for an associative array's element
   std::uint64_t level = 0;        // nested deeper than wire::kLevels
   std::uint64_t no_slot = 0;      // a thread found no slot
-  std::uint64_t malformed = 0;    // bytes of the arena that make no sense: damaged by the traced process
+  std::uint64_t malformed =
+      0;  // bytes of the arena that make no sense: damaged by the traced process
 
   Drops& operator+=(const Drops& other);
   Drops operator-(const Drops& earlier) const;

@@ -25,7 +25,8 @@ std::uint64_t integer_root(Wide square) {
   return static_cast<std::uint64_t>(root);
 }
 
-// Never overflows: INT64_MIN / -1 cannot be asked for, counts and normals being positive where it matters.
+// Never overflows: INT64_MIN / -1 cannot be asked for, counts and normals being positive where it
+// matters.
 std::int64_t divide(std::int64_t value, std::int64_t by) {
   if (by == 0) return 0;
   if (by == -1) return static_cast<std::int64_t>(0 - static_cast<std::uint64_t>(value));
@@ -52,8 +53,7 @@ long double bin_value(const plan::Aggregation& aggregation, const LlquantizeShap
     case plan::AggregationKind::kLlquantize: {
       if (bin == shape.zero) return 0;
       const std::uint32_t distance = bin > shape.zero ? bin - shape.zero : shape.zero - bin;
-      const auto value =
-          static_cast<long double>(llquantize_value(shape, distance).value_or(0));
+      const auto value = static_cast<long double>(llquantize_value(shape, distance).value_or(0));
       return bin > shape.zero ? value : -value;
     }
     default:
@@ -124,7 +124,8 @@ std::uint64_t standard_deviation(const Datum& datum, std::uint64_t normal) {
   const std::uint64_t size =
       mean < 0 ? 0 - static_cast<std::uint64_t>(mean) : static_cast<std::uint64_t>(mean);
   const Wide square_of_mean = Wide{size} * size;
-  // Normalizing divides squares once but the mean twice over; and a forged arena may hold any numbers.
+  // Normalizing divides squares once but the mean twice over; and a forged arena may hold any
+  // numbers.
   if (square_of_mean > mean_of_squares) return 0;
   return integer_root(mean_of_squares - square_of_mean);
 }

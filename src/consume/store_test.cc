@@ -62,7 +62,8 @@ struct Fixture {
   // First key component of each row, in order.
   std::vector<std::int64_t> keys(std::vector<std::uint32_t> which, SortOptions sort = {}) {
     std::vector<std::int64_t> out;
-    for (const auto& row : store->rows(which, sort)) out.push_back(row.components->at(0).as_signed());
+    for (const auto& row : store->rows(which, sort))
+      out.push_back(row.components->at(0).as_signed());
     return out;
   }
   std::int64_t value(std::uint32_t index, std::uint64_t normal = 1) {
@@ -75,8 +76,9 @@ struct Fixture {
 };
 
 TEST(Store, MergesEachFunctionExactly) {
-  Fixture f({make(AggregationKind::kCount), make(AggregationKind::kSum), make(AggregationKind::kMin),
-             make(AggregationKind::kMax), make(AggregationKind::kAvg)});
+  Fixture f({make(AggregationKind::kCount), make(AggregationKind::kSum),
+             make(AggregationKind::kMin), make(AggregationKind::kMax),
+             make(AggregationKind::kAvg)});
   for (const std::int64_t v : {5, -7, 3}) {
     for (std::uint32_t i = 0; i < 5; ++i) ASSERT_TRUE(f.store->update(i, {}, i == 0 ? 1 : v, 1));
   }
@@ -225,14 +227,13 @@ TEST(Bins, OfTheConsumerAreThoseOfTheWire) {
   const std::vector<plan::Aggregation> linear{lquantize(0, 1, 10), lquantize(-100, 7, 30),
                                               lquantize(-2147483648, 65535, 65535)};
   const std::vector<plan::Aggregation> logs{llquantize(10, 0, 6, 10), llquantize(10, 0, 2, 20),
-                                            llquantize(2, 0, 62, 2), llquantize(10, 3, 6, 100),
-                                            llquantize(7, 0, 3, 49), llquantize(8, 1, 4, 4)};
+                                            llquantize(2, 0, 62, 2),  llquantize(10, 3, 6, 100),
+                                            llquantize(7, 0, 3, 49),  llquantize(8, 1, 4, 4)};
   for (const auto value : values) {
     EXPECT_EQ(bin_of(q, value), wire::quantize_bin(value)) << value;
     for (const auto& a : linear) {
-      EXPECT_EQ(bin_of(a, value),
-                wire::lquantize_bin(value, a.parameters[0], a.parameters[1],
-                                    static_cast<std::uint32_t>(a.parameters[2])))
+      EXPECT_EQ(bin_of(a, value), wire::lquantize_bin(value, a.parameters[0], a.parameters[1],
+                                                      static_cast<std::uint32_t>(a.parameters[2])))
           << value;
     }
     for (const auto& a : logs) {
@@ -240,7 +241,8 @@ TEST(Bins, OfTheConsumerAreThoseOfTheWire) {
           static_cast<std::uint32_t>(a.parameters[0]), static_cast<std::uint32_t>(a.parameters[1]),
           static_cast<std::uint32_t>(a.parameters[2]), static_cast<std::uint32_t>(a.parameters[3])};
       EXPECT_EQ(bin_of(a, value), wire::llquantize_bin(value, shape))
-          << value << " factor " << shape.factor << " low " << shape.low << " steps " << shape.steps;
+          << value << " factor " << shape.factor << " low " << shape.low << " steps "
+          << shape.steps;
       EXPECT_EQ(a.bins, wire::llquantize_bins(shape));
     }
   }
@@ -251,8 +253,9 @@ TEST(Bins, OfTheConsumerAreThoseOfTheWire) {
 
 // The value that a bin stands for lies in that bin, and is the least of it by magnitude.
 TEST(Bins, LlquantizeValuesLieInTheirBins) {
-  for (const auto& a : {llquantize(10, 0, 4, 10), llquantize(10, 0, 2, 20), llquantize(10, 0, 3, 100),
-                        llquantize(2, 0, 30, 4), llquantize(10, 2, 5, 20)}) {
+  for (const auto& a :
+       {llquantize(10, 0, 4, 10), llquantize(10, 0, 2, 20), llquantize(10, 0, 3, 100),
+        llquantize(2, 0, 30, 4), llquantize(10, 2, 5, 20)}) {
     const auto shape = llquantize_shape(a);
     std::uint32_t labels = 0;
     for (std::uint32_t distance = 1; distance <= shape.zero; ++distance) {

@@ -94,9 +94,9 @@ class BodyWriter {
   // false: no chunk was left.
   bool record(std::uint16_t clause, std::uint64_t tsc, std::span<const std::byte> payload,
               std::uint16_t kind = wire::kRecordData) {
-    const auto size = static_cast<std::uint32_t>(sizeof(wire::RecordHeader) +
-                                                 wire::round_up_to_word(
-                                                     static_cast<std::uint32_t>(payload.size())));
+    const auto size = static_cast<std::uint32_t>(
+        sizeof(wire::RecordHeader) +
+        wire::round_up_to_word(static_cast<std::uint32_t>(payload.size())));
     std::byte* at = reserve(size);
     if (at == nullptr) return false;
     const wire::RecordHeader header{size, clause, kind, 3, 1, tsc, arena_.slot(slot_).tid, 0};
@@ -126,8 +126,8 @@ class BodyWriter {
       level.ring_last = taken;
       level.ring_used = 0;
     }
-    std::byte* at = arena_.chunk(level.ring_last - 1) + wire::RingChunk::kDataOffset +
-                    level.ring_used;
+    std::byte* at =
+        arena_.chunk(level.ring_last - 1) + wire::RingChunk::kDataOffset + level.ring_used;
     level.ring_used += size;
     return at;
   }

@@ -1,4 +1,5 @@
-// Values as the consumer hands them on: decoded fields of records and components of aggregation keys.
+// Values as the consumer hands them on: decoded fields of records and components of aggregation
+// keys.
 
 #pragma once
 
@@ -22,7 +23,8 @@ struct Value {
   bool operator==(const Value&) const = default;
 };
 
-// Field `field` of a record's payload. The payload may be of any length and content: what lies outside reads as 0.
+// Field `field` of a record's payload. The payload may be of any length and content: what lies
+// outside reads as 0.
 Value decode_field(const plan::Field& field, std::span<const std::byte> payload);
 
 // A key as the wire carries it: whole words, see wire::Entry.

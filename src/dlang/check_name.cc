@@ -49,8 +49,7 @@ bool is_probe_without_arguments(const ProbeDescription& probe) {
 
 }  // namespace
 
-// ------------------------------------------------------------------------------------------------------------
-// symbols
+// ----------------------------------------------------------------------------------------- symbols
 
 Checker::SymbolMap& Checker::scope_map(VariableScope scope) {
   switch (scope) {
@@ -98,8 +97,7 @@ std::string Checker::spelled(const Symbol& symbol) {
   return symbol.name;
 }
 
-// --------------------------------------------------------------------------------------------------------
-// identifiers
+// ------------------------------------------------------------------------------------- identifiers
 
 NodePtr Checker::check_identifier(const Identifier& identifier) {
   if (identifier.symbol) {
@@ -196,8 +194,7 @@ NodePtr Checker::symbol_node(Symbol& symbol, diag::Range range) {
   return node;
 }
 
-// -----------------------------------------------------------------------------------------------------------
-// indexing
+// ---------------------------------------------------------------------------------------- indexing
 
 NodePtr Checker::check_index(const Index& index, Create create) {
   const Expression& base = *index.base;
@@ -418,8 +415,7 @@ bool Checker::check_keys(Symbol& symbol, std::span<const NodePtr> keys, diag::Ra
   return true;
 }
 
-// --------------------------------------------------------------------------------------------------------------
-// calls
+// ------------------------------------------------------------------------------------------- calls
 
 NodePtr Checker::check_call(const Call& call) {
   const auto* callee = call.callee->get_if<Identifier>();
@@ -476,8 +472,7 @@ bool Checker::check_arguments(const FunctionInfo& function, std::span<const Node
   return true;
 }
 
-// ------------------------------------------------------------------------------------------------------------
-// targets
+// ----------------------------------------------------------------------------------------- targets
 
 NodePtr Checker::check_target(const Expression& expression) {
   switch (expression.kind) {

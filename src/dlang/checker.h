@@ -5,10 +5,10 @@
 // Unlike DTrace it goes on after a mistake: an expression that has one is nullptr, its neighbours
 // are still checked, and a variable that got no type because of it is not complained about again.
 //
-// The pieces: checker.cc (the program and its clauses), check_declaration.cc (types, variables,
-// inlines), check_name.cc (identifiers, indexing, prototypes), check_operator.cc,
-// check_assignment.cc, and check_statement.cc (what statements may be: actions and their arguments,
-// aggregations; formats).
+// The pieces: checker.cc (the program and its clauses), check_type.cc and check_declaration.cc (types;
+// variables, inlines), check_name.cc (identifiers, indexing, prototypes), check_operand.cc and
+// check_operator.cc, check_assignment.cc; then what statements may be: check_statement.cc (actions,
+// aggregations) and check_format.cc.
 
 #pragma once
 
@@ -67,7 +67,7 @@ class Checker {
   std::string name_of(TypeId type) const { return types_.name(type); }
   std::string name_of(const Node& node) const;  // its type, for messages
 
-  // ---- check_declaration.cc
+  // ---- check_type.cc, check_declaration.cc
   struct Declared {
     TypeId type = ctypes::kVoid;
     bool associative = false;
@@ -125,7 +125,7 @@ class Checker {
   Symbol* find_symbol(VariableScope scope, std::string_view name);
   static std::string spelled(const Symbol& symbol);
 
-  // ---- check_operator.cc
+  // ---- check_operand.cc, check_operator.cc
   NodePtr check_expression(const Expression& expression);
   NodePtr check_integer(const IntegerLiteral& literal);
   NodePtr check_member(const Member& member);
@@ -156,7 +156,7 @@ class Checker {
   NodePtr check_increment(const Unary& unary);
   bool is_modifiable(std::string_view op, const Node& target);
 
-  // ---- check_statement.cc
+  // ---- check_statement.cc, check_format.cc
   enum class Place : std::uint8_t { kStatement, kExpression, kKey };
   struct ClauseState {  // which kinds of actions came before
     bool commits = false;
@@ -199,6 +199,9 @@ class Checker {
   const Clause* clause_ = nullptr;  // being checked
   std::vector<CheckedClause> clauses_;
 };
+
+// The low `bytes` bytes of a value, extended.
+std::uint64_t keep_bits(std::uint64_t value, std::uint64_t bytes, bool is_signed);
 
 // Whether a value of type `type` has the shape of a bit-field: no whole power of two of bytes.
 bool is_bit_field(ctypes::TypeId type, const ctypes::TypeTable& types);

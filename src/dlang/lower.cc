@@ -91,8 +91,7 @@ void Lowerer::lower_statement(const Node& statement) {
   }
 }
 
-// --------------------------------------------------------------------------------------------------------
-// aggregations
+// ------------------------------------------------------------------------------------ aggregations
 
 namespace {
 
@@ -181,8 +180,7 @@ void Lowerer::lower_aggregate(const Node& node) {
   if (area != 0) update.scratch = allocate_scratch(area);
 }
 
-// -------------------------------------------------------------------------------------------------------------
-// actions
+// ----------------------------------------------------------------------------------------- actions
 
 std::uint32_t Lowerer::add_field(Reg value, plan::ValueType type) {
   const auto index = static_cast<std::uint32_t>(clause_.fields.size());

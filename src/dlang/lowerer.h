@@ -1,4 +1,5 @@
-// The state of lowering, shared by lower.cc (clauses and actions) and lower_expression.cc.
+// The state of lowering, shared by lower.cc (clauses and actions), lower_expression.cc and
+// lower_operator.cc.
 
 #pragma once
 
@@ -34,7 +35,7 @@ class Lowerer {
   std::uint32_t aggregation_index(const Symbol& symbol);
   static bool has_record(const CheckedClause& checked);
 
-  // ---- lower_expression.cc. kNoReg: a diagnostic was given.
+  // ---- lower_expression.cc, lower_operator.cc. kNoReg: a diagnostic was given.
   Reg lower(const Node& node);
   Reg lower_discarding(const Node& node);  // for its effects; may give kNoReg for a void value
   Reg lower_string(const Node& node);  // of a string-like type, or a constant 0: a string of ours

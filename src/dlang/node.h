@@ -74,6 +74,9 @@ struct Node {
   std::shared_ptr<const std::vector<FormatPart>> format;  // printf, printa with a format: checked
 
   bool is_zero() const { return kind == NodeKind::kInteger && value == 0; }
+  bool is_action() const {
+    return kind == NodeKind::kCall && function->kind == FunctionKind::kAction;
+  }
 };
 
 enum class SymbolKind : std::uint8_t {
@@ -109,6 +112,28 @@ struct Symbol {
   // DTrace's "unreferenced": named for the first time, so that an assignment gives it its type.
   bool is_fresh() const { return !declared && !assigned && !referenced; }
 };
+
+// <, ==, ... ; &&, ||, ^^; << and >>.
+constexpr bool is_comparison(BinaryOperator op) {
+  switch (op) {
+    case BinaryOperator::kLess:
+    case BinaryOperator::kLessEqual:
+    case BinaryOperator::kGreater:
+    case BinaryOperator::kGreaterEqual:
+    case BinaryOperator::kEqual:
+    case BinaryOperator::kNotEqual:
+      return true;
+    default:
+      return false;
+  }
+}
+constexpr bool is_logical(BinaryOperator op) {
+  return op == BinaryOperator::kLogicalAnd || op == BinaryOperator::kLogicalOr ||
+         op == BinaryOperator::kLogicalXor;
+}
+constexpr bool is_shift(BinaryOperator op) {
+  return op == BinaryOperator::kShiftLeft || op == BinaryOperator::kShiftRight;
+}
 
 // What kind of thing a symbol is, for messages.
 std::string_view kind_name(const Symbol& symbol);

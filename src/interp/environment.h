@@ -1,7 +1,8 @@
 // What a clause needs from the world around it, as the reference evaluator sees it.
 //
-// The evaluator itself touches no process and no arena layout; the session implements this seam twice: for clauses
-// that run in the tracer (BEGIN, END, ERROR, tick) against the shared arena, and for the `outside` engine.
+// The evaluator itself touches no process and no arena layout; the session implements this seam
+// twice: for clauses that run in the tracer (BEGIN, END, ERROR, tick) against the shared arena, and
+// for the `outside` engine.
 
 #pragma once
 
@@ -27,32 +28,34 @@ class Environment {
   // A string builtin (kExecname ... kProbeName). The view must stay valid until run() returns.
   virtual std::string_view builtin_string(plan::Builtin which) = 0;
 
-  // The arena's globals, scalars and tables: Layout::globals_size bytes, 8-byte aligned, or at least
-  // Program::globals_size bytes of any memory. Valid until run() returns.
+  // The arena's globals, scalars and tables: Layout::globals_size bytes, 8-byte aligned, or at
+  // least Program::globals_size bytes of any memory. Valid until run() returns.
   virtual std::span<std::byte> globals() = 0;
-  // The self variables of the thread for which the probe fired: Program::self_size bytes, 8-byte aligned; empty where
-  // that thread has none (self variables then read 0 and are not stored).
+  // The self variables of the thread for which the probe fired: Program::self_size bytes, 8-byte
+  // aligned; empty where that thread has none (self variables then read 0 and are not stored).
   virtual std::span<std::byte> self_area() = 0;
   // The thread's id, the first word of a key of a self-> associative array.
   virtual std::uint64_t thread_key() = 0;
 
   // Fills `out` from the traced process; false: not all of it is readable.
   virtual bool read_target(RemoteAddr address, std::span<std::byte> out) = 0;
-  // Copies bytes up to a NUL or up to out.size(), and says how many (without the NUL); nullopt: not readable.
-  // The default reads page by page through read_target.
+  // Copies bytes up to a NUL or up to out.size(), and says how many (without the NUL); nullopt: not
+  // readable. The default reads page by page through read_target.
   virtual std::optional<std::size_t> read_target_string(RemoteAddr address,
                                                         std::span<std::byte> out);
 
   // One update. `key` is the tuple in words, as wire/key.h has it. Count has value 1.
   virtual void aggregate(std::uint32_t aggregation, std::span<const std::uint64_t> key,
                          std::int64_t value, std::int64_t weight) = 0;
-  // Is there room for the clause's record? false: the drop is counted by the environment, the clause ends.
+  // Is there room for the clause's record? false: the drop is counted by the environment, the
+  // clause ends.
   virtual bool reserve(std::uint32_t clause) = 0;
   // The clause ended well and has a record (Clause::has_record).
   virtual void commit(std::uint32_t clause, std::span<const std::byte> payload) = 0;
   virtual void fault(std::uint32_t clause, plan::Fault fault, std::uint32_t instruction,
                      std::uint64_t address) = 0;
-  // An exit(status) statement ran; the clause's record, which carries the status, is committed as usual.
+  // An exit(status) statement ran; the clause's record, which carries the status, is committed as
+  // usual.
   virtual void exit(std::int64_t status) = 0;
   // An associative array's element found no room, or its cell was contended.
   virtual void dynamic_drop() = 0;

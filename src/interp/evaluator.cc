@@ -1,4 +1,5 @@
-// Control, integers, strings and effects of a clause. Memory and variables are in evaluator_memory.cc.
+// Control, integers, strings and effects of a clause. Memory and variables are in
+// evaluator_memory.cc.
 
 #include "interp/evaluator.h"
 
@@ -211,8 +212,8 @@ bool Evaluator::aggregate(const Instruction& in) {
   }
   const std::uint64_t value = in.a == plan::kNoReg ? 1 : get(in.a);
   const std::uint64_t weight = in.b == plan::kNoReg ? 1 : get(in.b);
-  environment_.aggregate(in.variable, area_.key_,
-                         static_cast<std::int64_t>(value), static_cast<std::int64_t>(weight));
+  environment_.aggregate(in.variable, area_.key_, static_cast<std::int64_t>(value),
+                         static_cast<std::int64_t>(weight));
   return true;
 }
 

@@ -20,8 +20,9 @@ class Evaluator {
   Outcome run();
 
  private:
-  // Memory of ours that a register may point to. An address is kTag | region << 40 | offset: not canonical on x86-64,
-  // nor a user-space address on any machine; so it cannot be one of the traced process's.
+  // Memory of ours that a register may point to. An address is kTag | region << 40 | offset: not
+  // canonical on x86-64, nor a user-space address on any machine; so it cannot be one of the traced
+  // process's.
   enum class Region : std::uint8_t { kConstants, kScratch, kGlobals, kSelf, kResults };
   static constexpr std::uint64_t kTag = 0x5eed'0000'0000'0000;
   static constexpr std::uint64_t kTagMask = 0xffff'0000'0000'0000;
@@ -59,12 +60,14 @@ class Evaluator {
   bool end();
 
   const plan::Variable* variable(const plan::Instruction& in) const;
-  std::optional<std::span<std::byte>> storage(const plan::Variable& variable, std::uint64_t& address);
+  std::optional<std::span<std::byte>> storage(const plan::Variable& variable,
+                                              std::uint64_t& address);
   std::optional<wire::DynvarTable> table(const plan::Variable& variable);
   enum class KeyResult : std::uint8_t { kOk, kTooLong, kFault };
   KeyResult build_key(const plan::Instruction& in, bool with_thread);
   bool read_memory(std::uint64_t address, std::span<std::byte> out);
-  // Where a string result goes: the instruction's static scratch, else dynamic scratch. nullopt: no room.
+  // Where a string result goes: the instruction's static scratch, else dynamic scratch. nullopt: no
+  // room.
   std::optional<std::uint64_t> string_room(const plan::Instruction& in);
   std::optional<std::uint64_t> dynamic_scratch(std::uint64_t size);
 

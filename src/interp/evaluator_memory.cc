@@ -16,7 +16,8 @@ using plan::Instruction;
 using plan::Op;
 using plan::ValueKind;
 
-// ---------------------------------------------------------------------------------------------------- memory of ours
+// ----------------------------------------------------------------------------------------------------
+// memory of ours
 
 std::uint64_t Evaluator::address_of(Region region, std::uint64_t offset) {
   return kTag | static_cast<std::uint64_t>(region) << kRegionShift | offset;
@@ -49,7 +50,8 @@ std::optional<std::span<std::byte>> Evaluator::resolve(std::uint64_t address, st
   return memory.subspan(offset, size);
 }
 
-// Another thread may change a global string meanwhile: the length is looked for once, within bounds, and kept.
+// Another thread may change a global string meanwhile: the length is looked for once, within
+// bounds, and kept.
 std::optional<std::string_view> Evaluator::text_at(std::uint64_t address) {
   if (!is_ours(address)) return std::nullopt;
   const std::uint64_t number = (address & ~kTagMask) >> kRegionShift;
@@ -101,7 +103,8 @@ bool Evaluator::read_memory(std::uint64_t address, std::span<std::byte> out) {
   return true;
 }
 
-// ---------------------------------------------------------------------------------------------------------- variables
+// ----------------------------------------------------------------------------------------------------------
+// variables
 
 const plan::Variable* Evaluator::variable(const Instruction& in) const {
   return in.variable < program_.variables.size() ? &program_.variables[in.variable] : nullptr;
@@ -200,8 +203,7 @@ Evaluator::KeyResult Evaluator::build_key(const Instruction& in, bool with_threa
 
 std::optional<wire::DynvarTable> Evaluator::table(const plan::Variable& variable) {
   const std::uint64_t size = std::uint64_t{variable.capacity} * variable.cell_size;
-  const std::uint64_t least =
-      sizeof(wire::DynvarCell) + wire::round_up_to_word(variable.type.size);
+  const std::uint64_t least = sizeof(wire::DynvarCell) + wire::round_up_to_word(variable.type.size);
   if (variable.capacity == 0 || (variable.capacity & (variable.capacity - 1)) != 0 ||
       variable.cell_size % 8 != 0 || variable.cell_size < least || variable.offset % 8 != 0 ||
       size > globals_.size() || variable.offset > globals_.size() - size) {
@@ -223,7 +225,7 @@ bool Evaluator::load_element(const Instruction& in) {
     const wire::DynvarKey key{area_.key_.data(), count,
                               wire::hash_key(area_.key_.data(), count, 0)};
     const auto form = variable->type.kind == ValueKind::kString ? wire::DynvarForm::kText
-                                                                 : wire::DynvarForm::kBytes;
+                                                                : wire::DynvarForm::kBytes;
     const auto result = wire::dynvar_load(*table, key, value.data(), form);
     if (result == wire::DynvarResult::kContended) environment_.dynamic_drop();
     if (result != wire::DynvarResult::kDone) std::fill(value.begin(), value.end(), 0);
@@ -252,8 +254,7 @@ bool Evaluator::store_element(const Instruction& in) {
     environment_.dynamic_drop();
     return true;
   }
-  const wire::DynvarKey key{area_.key_.data(), count,
-                            wire::hash_key(area_.key_.data(), count, 0)};
+  const wire::DynvarKey key{area_.key_.data(), count, wire::hash_key(area_.key_.data(), count, 0)};
   const std::uint64_t value = get(in.a);
   wire::DynvarResult result;
   if (variable->type.kind == ValueKind::kInteger) {
@@ -280,7 +281,8 @@ bool Evaluator::store_element(const Instruction& in) {
   return true;
 }
 
-// ------------------------------------------------------------------------------------------ the traced process's memory
+// ------------------------------------------------------------------------------------------ the
+// traced process's memory
 
 bool Evaluator::load_memory(const Instruction& in) {
   if (in.size == 0 || in.size > 8) return malformed();
@@ -302,7 +304,8 @@ bool Evaluator::copy_in(const Instruction& in) {
   return set(in.dst, *address);
 }
 
-// The NUL counts among the bytes copied, as for the kernel's own copyinstr: a limit of n gives n - 1 characters.
+// The NUL counts among the bytes copied, as for the kernel's own copyinstr: a limit of n gives n -
+// 1 characters.
 bool Evaluator::copy_in_string(const Instruction& in) {
   const std::uint64_t from = get(in.a);
   const std::uint64_t wanted = in.b == plan::kNoReg ? program_.strsize : get(in.b);

@@ -42,7 +42,9 @@ class FakeWorld : public Environment {
   std::span<std::byte> globals() override {
     return std::as_writable_bytes(std::span(globals_words));
   }
-  std::span<std::byte> self_area() override { return std::as_writable_bytes(std::span(self_words)); }
+  std::span<std::byte> self_area() override {
+    return std::as_writable_bytes(std::span(self_words));
+  }
   std::uint64_t thread_key() override { return tid; }
   bool read_target(RemoteAddr address, std::span<std::byte> out) override {
     const std::uint64_t at = address.value();
@@ -353,9 +355,9 @@ TEST(Arrays, AreSharedWithTheBodiesThroughTheWireFormat) {
                                 variable.capacity, variable.cell_size, variable.type.size};
   const std::uint64_t key[] = {world.tid, 5};
   const char text[32] = "from a body";
-  ASSERT_EQ(wire::dynvar_store(table, {key, 2, wire::hash_key(key, 2, 0)}, text,
-                               wire::DynvarForm::kText),
-            wire::DynvarResult::kDone);
+  ASSERT_EQ(
+      wire::dynvar_store(table, {key, 2, wire::hash_key(key, 2, 0)}, text, wire::DynvarForm::kText),
+      wire::DynvarResult::kDone);
   ASSERT_EQ(build.run(world), Outcome::kDone);
   EXPECT_EQ(text_field(world), "from a body");
   world.tid = 8;
@@ -390,8 +392,8 @@ TEST(Aggregations, HandOverKeysInWireForm) {
   ASSERT_EQ(build.run(world), Outcome::kDone);
   std::uint64_t first;
   std::memcpy(&first, "abcdefgh", 8);
-  EXPECT_THAT(world.log, ElementsAre("@0[] 1 1", "@1[9 " + std::to_string(first) +
-                                                     " 105 4294967295 ] -5 3"));
+  EXPECT_THAT(world.log,
+              ElementsAre("@0[] 1 1", "@1[9 " + std::to_string(first) + " 105 4294967295 ] -5 3"));
 }
 
 TEST(Aggregations, TooLongAKeyIsADrop) {

@@ -1,8 +1,8 @@
 // Evaluates one clause of a plan: the reference for what compiled bodies do.
 //
-// Addresses of our own memory (constants, variables, scratch) that a register holds are tagged with a bit pattern that
-// no user-space address of the traced process has, and resolved with bounds: no register value, however it came about,
-// makes the evaluator read outside its own areas.
+// Addresses of our own memory (constants, variables, scratch) that a register holds are tagged with
+// a bit pattern that no user-space address of the traced process has, and resolved with bounds: no
+// register value, however it came about, makes the evaluator read outside its own areas.
 
 #pragma once
 
@@ -16,8 +16,8 @@
 
 namespace trapline::interp {
 
-// The memory of one firing: `this` variables, static and dynamic scratch. One may serve all firings of a thread, one
-// after another; nested firings need one each.
+// The memory of one firing: `this` variables, static and dynamic scratch. One may serve all firings
+// of a thread, one after another; nested firings need one each.
 class ThisArea {
  public:
   explicit ThisArea(const plan::Program& program);
@@ -27,7 +27,7 @@ class ThisArea {
 
  private:
   friend class Evaluator;
-  std::vector<std::byte> constants_;              // the program's strings, each with its NUL
+  std::vector<std::byte> constants_;  // the program's strings, each with its NUL
   std::vector<std::uint64_t> constant_offsets_;
   std::vector<std::byte> scratch_;  // static part, then Program::scratchsize of dynamic scratch
   std::vector<std::byte> results_;  // strings that builtins and arrays gave this clause
@@ -39,15 +39,16 @@ class ThisArea {
 };
 
 enum class Outcome : std::uint8_t {
-  kDone,           // ran to its end
+  kDone,            // ran to its end
   kPredicateFalse,  // kEnd before kReserve
-  kDropped,        // no room for the record
-  kFault,          // reported through Environment::fault; the probe's next clause runs
-  kExit,           // exit() ran: the probe's later clauses do not run
+  kDropped,         // no room for the record
+  kFault,           // reported through Environment::fault; the probe's next clause runs
+  kExit,            // exit() ran: the probe's later clauses do not run
 };
 
 // Preconditions: `clause` is an index into program.clauses; `area` was made for `program`.
-// A malformed plan (a register, variable or jump out of range) ends as kFault with kIllegalOperation.
+// A malformed plan (a register, variable or jump out of range) ends as kFault with
+// kIllegalOperation.
 Outcome run(const plan::Program& program, std::uint32_t clause, Environment& environment,
             ThisArea& area);
 

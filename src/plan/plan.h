@@ -50,8 +50,7 @@ enum class Fault : std::uint32_t {
   kBadIndex = 11,
 };
 
-// ----------------------------------------------------------------------------------------------
-// values and variables
+// ---------------------------------------------------------------------------- values and variables
 
 enum class ValueKind : std::uint8_t { kInteger, kString, kBytes };
 
@@ -121,8 +120,7 @@ struct Aggregation {
 };
 inline constexpr std::uint32_t kMaxDenseBins = 1024;
 
-// ------------------------------------------------------------------------------------------------------
-// instructions
+// ------------------------------------------------------------------------------------ instructions
 
 enum class Builtin : std::uint8_t {
   // integers
@@ -222,7 +220,7 @@ struct Instruction {
   std::uint32_t line = 0;         // of the D source
 };
 
-// ------------------------------------------------------------------------------------- records:
+// ---------------------------------------------------------------------------------------- records:
 // what clauses report
 
 // One value in a clause's record. `offset` is from the end of wire::RecordHeader. A string is
@@ -269,8 +267,7 @@ struct Action {
   std::vector<std::uint32_t> aggregations;  // indices into Program::aggregations
 };
 
-// ------------------------------------------------------------------------------------------------
-// clauses, the program
+// ---------------------------------------------------------------------------- clauses, the program
 
 // One probe description, as written, with macros expanded. Empty parts match all; parts are globs.
 struct ProbeDescription {

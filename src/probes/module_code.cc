@@ -80,13 +80,15 @@ std::unique_ptr<isa::ModuleCode> read_module_code(const symbols::Module& module,
   isa::ModuleInput input;
   input.sections = code_sections(image);
   for (const symbols::Symbol& symbol : symbols.symbols()) input.functions.push_back(to_code_range(symbol.range()));
-  for (const symbols::AddressRange range : facts.frames.functions) input.functions.push_back(to_code_range(range));
+  for (const symbols::AddressRange range : facts.frames.functions) input.frames.push_back(to_code_range(range));
   input.landing_pads = facts.frames.landing_pads;
   RelativeValues values = relative_values(image);
   input.code_pointers = pointers_in_data(image, input.sections, values);
   // Of an image that was read from memory we do not see the relocations of data that the program has changed since.
   input.pointers = image.source() == symbols::ImageSource::kProcessMemory ? isa::CodePointers::kUnknown
                                                                           : isa::CodePointers::kComplete;
+  input.model = image.kind() == symbols::ImageKind::kFixedExecutable ? isa::AddressModel::kFixed
+                                                                     : isa::AddressModel::kRelative;
   for (const symbols::RseqSection& section : facts.rseq) {
     input.excluded.push_back(to_code_range(section.code));
     input.excluded.push_back({section.abort_handler - 4, section.abort_handler});

@@ -52,6 +52,11 @@ class ModulePlanner {
       const isa::FunctionCode& function = analyzed(code, table, place);
       const isa::Boundary boundary =
           isa::boundary_of(code, function, linkage_of(modules_.module(index_), place));
+      if (wanted.kind == PointKind::kEntry && function.entry_is_branch_target) {
+        refuse(wanted.probe, place.address, "the function jumps back to its first instruction",
+               "each turn of the loop would count as a call");
+        continue;
+      }
       if (wanted.kind == PointKind::kEntry) {
         add(isa::entry_point(function, next_tag()), wanted.probe, place, boundary, points);
         continue;

@@ -1,6 +1,7 @@
-// Each conversion becomes one of C's printf, of a value that is wide enough: integers are extended to 64 bits by their
-// type before, so the length modifiers of the D format decide nothing any more. Like DTrace, %d of an unsigned type
-// prints it unsigned, a precision of 0 is none, and %% takes no value.
+// Each conversion becomes one of C's printf, of a value that is wide enough: integers are extended
+// to 64 bits by their type before, so the length modifiers of the D format decide nothing any more.
+// Like DTrace, %d of an unsigned type prints it unsigned, a precision of 0 is none, and %% takes no
+// value.
 
 #include "report/format.h"
 
@@ -209,8 +210,9 @@ void append_value(std::string& out, const FormatItem& item, const Layout& layout
     case 's':
       return append_text(out, layout, is_wide(item) ? wide_text(value.bytes) : text_of(value));
     case 'S':
-      return append_text(out, layout, escape(text_of(value)) +
-                                          (text_of(value).size() + 1 <= value.type.size ? "\\0" : ""));
+      return append_text(
+          out, layout,
+          escape(text_of(value)) + (text_of(value).size() + 1 <= value.type.size ? "\\0" : ""));
     case 'a':
     case 'A':
       return append_text(out, layout, address_text(as_unsigned(value), input));
@@ -249,7 +251,8 @@ void append_aggregation(std::string& out, const FormatItem& item, const Layout& 
   const std::int64_t value = consume::scalar_value(kind, datum, 1);
   char conversion = item.conversion == 'p' ? 'x' : item.conversion;
   if (kind == plan::AggregationKind::kCount && wants_signed) conversion = 'u';
-  const bool sum_like = kind != plan::AggregationKind::kAvg && kind != plan::AggregationKind::kStddev;
+  const bool sum_like =
+      kind != plan::AggregationKind::kAvg && kind != plan::AggregationKind::kStddev;
   if (sum_like && !(wants_signed && conversion != 'u')) {
     // Divided as the unsigned number that is printed.
     append_integer(out, layout, conversion,

@@ -14,8 +14,8 @@
 
 namespace trapline::report {
 
-// A width or precision that stands in the format is cut to kMaxWidth, one that was recorded, which the traced process
-// may have chosen, to kMaxRecordedWidth.
+// A width or precision that stands in the format is cut to kMaxWidth, one that was recorded, which
+// the traced process may have chosen, to kMaxRecordedWidth.
 inline constexpr int kMaxWidth = 64 * 1024 * 1024;
 inline constexpr int kMaxRecordedWidth = 64 * 1024;
 
@@ -27,7 +27,8 @@ struct AggregationValue {
 };
 
 struct FormatInput {
-  // printf: the clause's fields. printa: the key's components. An index past the end shows as an empty value.
+  // printf: the clause's fields. printa: the key's components. An index past the end shows as an
+  // empty value.
   std::span<const consume::Value> values;
   std::span<const AggregationValue> aggregations;
   const PrintOptions* options = nullptr;

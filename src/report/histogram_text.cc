@@ -1,5 +1,6 @@
-// Bars have 40 columns. Where all counts have one sign a full bar is the sum of all magnitudes; where both occur there
-// is a bar of 20 on either side. Bars are of the counts as they are, the numbers beside them are divided by `normal`.
+// Bars have 40 columns. Where all counts have one sign a full bar is the sum of all magnitudes;
+// where both occur there is a bar of 20 on either side. Bars are of the counts as they are, the
+// numbers beside them are divided by `normal`.
 
 #include "report/histogram_text.h"
 
@@ -73,7 +74,9 @@ Range range_of(const plan::Aggregation& aggregation, const Datum& datum, Range e
   return {first == 0 ? 0 : first - 1, std::min(last + 1, aggregation.bins - 1)};
 }
 
-std::string quantize_label(std::uint32_t bin) { return std::to_string(consume::quantize_value(bin)); }
+std::string quantize_label(std::uint32_t bin) {
+  return std::to_string(consume::quantize_value(bin));
+}
 
 std::string lquantize_label(const plan::Aggregation& aggregation, std::uint32_t bin) {
   const std::int64_t base = aggregation.parameters[0];
@@ -112,10 +115,12 @@ void append_llquantize(std::string& out, const plan::Aggregation& aggregation, c
   const auto reach = static_cast<std::uint32_t>(shape.steps_per_factor);
   for (std::uint32_t bin = range.first; bin <= range.last; ++bin) {
     auto label = llquantize_label(shape, bin, range.first < shape.zero);
-    // At the ends a bin that stands for nothing borrows the label of the next one outwards that stands for something.
+    // At the ends a bin that stands for nothing borrows the label of the next one outwards that
+    // stands for something.
     for (std::uint32_t i = 1; !label && i < reach; ++i) {
       if (bin == range.first && bin >= i) label = llquantize_label(shape, bin - i, true);
-      if (bin == range.last && bin + i < shape.total) label = llquantize_label(shape, bin + i, true);
+      if (bin == range.last && bin + i < shape.total)
+        label = llquantize_label(shape, bin + i, true);
       if (bin != range.first && bin != range.last) break;
     }
     if (label) append_row(out, *label, datum.bin(bin), scale, normal);
@@ -140,8 +145,8 @@ void append_histogram(std::string& out, const plan::Aggregation& aggregation, co
       return;
     }
     default: {
-      const Range range = range_of(aggregation, datum,
-                                   {consume::kQuantizeZero - 1, consume::kQuantizeZero + 1});
+      const Range range =
+          range_of(aggregation, datum, {consume::kQuantizeZero - 1, consume::kQuantizeZero + 1});
       for (std::uint32_t bin = range.first; bin <= range.last; ++bin) {
         append_row(out, quantize_label(bin), datum.bin(bin), scale, normal);
       }

@@ -1,8 +1,8 @@
 #include "report/json_output.h"
 
 #include <array>
-#include <utility>
 #include <limits>
+#include <utility>
 
 #include "consume/histogram.h"
 #include "consume/statistics.h"
@@ -64,9 +64,8 @@ std::string bin_low(const plan::Aggregation& aggregation, std::uint32_t bin) {
       if (bin == shape.zero) return "0";
       const std::uint32_t distance = bin > shape.zero ? bin - shape.zero : shape.zero - bin;
       const bool outermost = bin == 0 || bin + 1 == shape.total;
-      const std::uint64_t low = outermost
-                                    ? shape.overflow
-                                    : consume::llquantize_value(shape, distance).value_or(0);
+      const std::uint64_t low =
+          outermost ? shape.overflow : consume::llquantize_value(shape, distance).value_or(0);
       return bin > shape.zero ? json_unsigned(low) : json_negated(low);
     }
     default:
@@ -83,7 +82,8 @@ std::string json_datum(const plan::Aggregation& aggregation, const Datum& datum)
     case AggregationKind::kMax:
       return json_integer(datum.value);
     case AggregationKind::kAvg:
-      return "{\"count\":" + json_integer(datum.count) + ",\"sum\":" + json_integer(datum.value) + "}";
+      return "{\"count\":" + json_integer(datum.count) + ",\"sum\":" + json_integer(datum.value) +
+             "}";
     case AggregationKind::kStddev:
       return "{\"count\":" + json_integer(datum.count) + ",\"sum\":" + json_integer(datum.value) +
              ",\"squares\":\"" + decimal(datum.squares) + "\"}";
@@ -123,8 +123,8 @@ void JsonOutput::add_action(const std::string& action) {
 }
 
 Result<> JsonOutput::begin_firing(const FiringInfo& firing) {
-  line_ = "{\"type\":\"firing\"," + firing_members(firing) + ",\"tsc\":" + json_unsigned(firing.tsc) +
-          ",\"actions\":[";
+  line_ = "{\"type\":\"firing\"," + firing_members(firing) +
+          ",\"tsc\":" + json_unsigned(firing.tsc) + ",\"actions\":[";
   has_actions_ = false;
   return {};
 }
@@ -181,9 +181,8 @@ Result<> JsonOutput::fault(const FaultInfo& fault) {
 Result<> JsonOutput::drops(const consume::Drops& drops) {
   if (!drops.any()) return {};
   return out_.write("{\"type\":\"drops\",\"record\":" + json_unsigned(drops.record) +
-                    ",\"aggregation\":" + json_unsigned(drops.aggregation) +
-                    ",\"dynamic\":" + json_unsigned(drops.dynamic) +
-                    ",\"level\":" + json_unsigned(drops.level) +
+                    ",\"aggregation\":" + json_unsigned(drops.aggregation) + ",\"dynamic\":" +
+                    json_unsigned(drops.dynamic) + ",\"level\":" + json_unsigned(drops.level) +
                     ",\"no_slot\":" + json_unsigned(drops.no_slot) +
                     ",\"malformed\":" + json_unsigned(drops.malformed) + "}\n");
 }

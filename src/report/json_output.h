@@ -1,20 +1,25 @@
 // The same as JSON: one object a line.
 //
-//   {"type":"firing","probe":{"id":1,"provider":"dtrace","module":"","function":"","name":"BEGIN"},"clause":0,"cpu":0,
-//    "tid":7,"tsc":123,"actions":[ACTION...]}
-//     ACTION: {"trace":VALUE} {"printf":"text","values":[VALUE...]} {"printa":[AGGREGATION...]} {"exit":0}
-//   {"type":"aggregation", AGGREGATION's members}                    at the end, those that no printa() has printed
-//     AGGREGATION: "name":"a","function":"count","normal":1,"entries":[{"key":[VALUE...],"value":VALUE}...]
-//     the value of a histogram is [{"low":VALUE|null,"count":VALUE}...] over its bins that are not empty, ascending;
-//     "low" is the value of the bin that is nearest to zero; of lquantize() the least, null for the bin of what is below.
-//   {"type":"error","probe":{...},"clause":0,"cpu":0,"tid":7,"code":1,"instruction":3,"address":0,
-//    "message":"error in ..."}
+//   {"type":"firing",PROBE,"tsc":123,"actions":[ACTION...]}
+//   {"type":"aggregation",AGGREGATION}     at the end: those that no printa() has printed
+//   {"type":"error",PROBE,"code":1,"instruction":3,"address":0,"message":"error in ..."}
 //   {"type":"drops","record":0,"aggregation":0,"dynamic":0,"level":0,"no_slot":0,"malformed":0}
 //
-// VALUE: an integer of magnitude up to 2^53 is a JSON number; a greater one a string of its decimal digits, so that no
-// reader rounds it. A string is a JSON string if it is UTF-8, else, like bytes, {"hex":"00ff..."}. Values of
-// aggregations are not divided: "normal" is the divisor that normalize() set. count is as counted; avg is {"count","sum"},
-// stddev {"count","sum","squares"} with squares as a string of decimal digits (it has 128 bits).
+//   PROBE        "probe":{"id":1,"provider":"dtrace","module":"","function":"","name":"BEGIN"},
+//                "clause":0,"cpu":0,"tid":7
+//   ACTION       {"trace":VALUE}  {"printf":"text","values":[VALUE...]}  {"exit":0}
+//                {"printa":[{AGGREGATION}...]}
+//   AGGREGATION  "name":"a","function":"count","normal":1,
+//                "entries":[{"key":[VALUE...],"value":DATUM}...]
+//   DATUM        count, sum, min, max: VALUE. avg: {"count","sum"}. stddev: {"count","sum","squares"},
+//                squares a string of decimal digits (it has 128 bits). Histograms: an array of
+//                {"low":VALUE,"count":VALUE} over the bins that are not empty, ascending; "low" is the
+//                value of the bin nearest to zero; for lquantize() the least, null below its base.
+//   VALUE        an integer of magnitude up to 2^53 is a number, a greater one a string of its decimal
+//                digits, so that no reader rounds it. A string is a string if it is UTF-8, else, like
+//                bytes, {"hex":"00ff..."}.
+//
+// Values of aggregations are not divided: "normal" is the divisor that normalize() set.
 
 #pragma once
 

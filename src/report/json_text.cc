@@ -14,7 +14,8 @@ std::string number(bool negative, std::uint64_t magnitude) {
   return magnitude <= kExact ? digits : "\"" + digits + "\"";
 }
 
-// Bytes of the UTF-8 sequence at the front: well-formed as Unicode's table 3-7 says. 0: not well-formed.
+// Bytes of the UTF-8 sequence at the front: well-formed as Unicode's table 3-7 says. 0: not
+// well-formed.
 std::size_t sequence_length(std::string_view text) {
   const auto at = [&](std::size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;

@@ -1,4 +1,5 @@
-// The seam between what happened (records, aggregations, losses) and how it is written: as DTrace's text or as JSON.
+// The seam between what happened (records, aggregations, losses) and how it is written: as DTrace's
+// text or as JSON.
 
 #pragma once
 
@@ -30,8 +31,8 @@ struct FaultInfo {
   std::uint64_t address = 0;
 };
 
-// Calls come in this order: for each record begin_firing, its actions, end_firing; anything else between records;
-// finish once, last. Errors are those of the sinks.
+// Calls come in this order: for each record begin_firing, its actions, end_firing; anything else
+// between records; finish once, last. Errors are those of the sinks.
 class Output {
  public:
   virtual ~Output() = default;

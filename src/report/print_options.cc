@@ -7,8 +7,8 @@ namespace trapline::report {
 namespace {
 
 std::uint32_t position(const plan::Options& options, std::string_view name) {
-  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(
-      options.number(name), 0, std::numeric_limits<std::int32_t>::max()));
+  return static_cast<std::uint32_t>(
+      std::clamp<std::int64_t>(options.number(name), 0, std::numeric_limits<std::int32_t>::max()));
 }
 
 }  // namespace

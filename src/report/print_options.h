@@ -21,7 +21,8 @@ struct PrintOptions {
   consume::SortOptions sort;
   // In front of messages on stderr.
   std::string program_name = "dtrace";
-  // The name of an address of the traced process for %a and %A: "obj`sym+0x1f". Empty: "0x..." is printed.
+  // The name of an address of the traced process for %a and %A: "obj`sym+0x1f". Empty: "0x..." is
+  // printed.
   std::function<std::string(std::uint64_t address)> symbol_name;
 };
 

@@ -37,8 +37,8 @@ Result<RecordInterpreter::Outcome> RecordInterpreter::run(const Record& record) 
 Result<> RecordInterpreter::run_fault(const FiringInfo& firing, const Record& record) {
   wire::FaultPayload payload{};
   std::memcpy(&payload, record.payload.data(), std::min(record.payload.size(), sizeof payload));
-  return output_.fault({firing, static_cast<plan::Fault>(payload.fault), payload.instruction,
-                        payload.address});
+  return output_.fault(
+      {firing, static_cast<plan::Fault>(payload.fault), payload.instruction, payload.address});
 }
 
 Result<RecordInterpreter::Outcome> RecordInterpreter::run_actions(const plan::Clause& clause,

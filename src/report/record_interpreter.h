@@ -16,8 +16,8 @@ namespace trapline::report {
 
 class RecordInterpreter {
  public:
-  // All are kept by reference and outlive the interpreter. `probes` may grow meanwhile; a record's probe is an index
-  // into it.
+  // All are kept by reference and outlive the interpreter. `probes` may grow meanwhile; a record's
+  // probe is an index into it.
   RecordInterpreter(const plan::Program& program, const std::vector<plan::ProbeName>& probes,
                     consume::AggregationStore& store, Output& output);
 
@@ -25,8 +25,9 @@ class RecordInterpreter {
     std::optional<std::int32_t> exit_status;  // an exit() action was among the record's actions
   };
 
-  // A data record's actions, or a fault record's message. A record that cannot be from this program's bodies (its probe
-  // or clause does not exist) is reported as damaged (Output::drops). Errors: the output's.
+  // A data record's actions, or a fault record's message. A record that cannot be from this
+  // program's bodies (its probe or clause does not exist) is reported as damaged (Output::drops).
+  // Errors: the output's.
   Result<Outcome> run(const consume::Record& record);
 
   // The probe that a record names; nullptr: none.

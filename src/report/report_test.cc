@@ -164,7 +164,8 @@ class ReportTest : public testing::Test {
   std::optional<std::int32_t> exit_status;
 };
 
-// ------------------------------------------------------------------------------------------------------------ firings
+// ------------------------------------------------------------------------------------------------------------
+// firings
 
 TEST_F(ReportTest, HeadingOncePrefixAndTrace) {
   options.quiet = false;
@@ -198,7 +199,8 @@ TEST_F(ReportTest, TraceBySizeAndSign) {
 }
 
 TEST_F(ReportTest, TraceOfBytesIsADump) {
-  act(ActionKind::kTrace, {add({ValueKind::kBytes, false, 18}, std::string_view("0123456789abcdef\0\x7f", 18))});
+  act(ActionKind::kTrace,
+      {add({ValueKind::kBytes, false, 18}, std::string_view("0123456789abcdef\0\x7f", 18))});
   EXPECT_EQ(run(),
             "\n"
             "             0  1  2  3  4  5  6  7  8  9  a  b  c  d  e  f  0123456789abcdef\n"
@@ -217,7 +219,9 @@ TEST_F(ReportTest, RawBytesDumpsEverything) {
 
 TEST_F(ReportTest, FlowIndentation) {
   options.flowindent = true;
-  const auto line = [](std::string text) { return "  2 " + text + std::string(41 - text.size(), ' ') + " \n"; };
+  const auto line = [](std::string text) {
+    return "  2 " + text + std::string(41 - text.size(), ' ') + " \n";
+  };
   options.quiet = false;
   EXPECT_EQ(run(1), "CPU FUNCTION                                 \n" + line(" -> malloc"));
   EXPECT_EQ(run(0), line("  | :BEGIN"));
@@ -242,7 +246,8 @@ TEST_F(ReportTest, DamagedRecordsAreReportedNotTrusted) {
   EXPECT_EQ(run(), "00");
 }
 
-// ------------------------------------------------------------------------------------------------------------- printf
+// -------------------------------------------------------------------------------------------------------------
+// printf
 
 TEST_F(ReportTest, PrintfIntegers) {
   const auto minus = add(integer(4), -2);
@@ -279,7 +284,8 @@ TEST_F(ReportTest, PrintfDynamicWidthAndPrecision) {
   item.precision_field = precision;
   EXPECT_EQ(show(item), "07   ");
   item.width_field = huge;
-  EXPECT_EQ(show(item).size(), static_cast<std::size_t>(kMaxRecordedWidth)) << "recorded widths are bounded";
+  EXPECT_EQ(show(item).size(), static_cast<std::size_t>(kMaxRecordedWidth))
+      << "recorded widths are bounded";
   EXPECT_EQ(show(conversion('d', value, "", 10000000)).size(), 10000000u);
 }
 
@@ -320,7 +326,8 @@ TEST_F(ReportTest, PrintfFloats) {
   EXPECT_EQ(show(conversion('g', narrow_field)), "-2.25");
 }
 
-// ------------------------------------------------------------------------------------------------------- aggregations
+// -------------------------------------------------------------------------------------------------------
+// aggregations
 
 TEST_F(ReportTest, EndPrintsABlankLineEvenWithoutAggregations) { EXPECT_EQ(finish(), "\n"); }
 
@@ -359,8 +366,9 @@ TEST_F(ReportTest, AnEmptyPrintaDoesNotCountAsPrinted) {
 }
 
 TEST_F(ReportTest, KeysBySize) {
-  const auto a = aggregation(plan::AggregationKind::kSum, {integer(1), integer(2), integer(4), integer(8),
-                                                           integer(8, false), string()});
+  const auto a =
+      aggregation(plan::AggregationKind::kSum,
+                  {integer(1), integer(2), integer(4), integer(8), integer(8, false), string()});
   update(a, 9, 1,
          {key(-2, integer(1)), key(-2, integer(2)), key(-2, integer(4)), key(-2),
           key(-1, integer(8, false)), key("k")});
@@ -424,9 +432,9 @@ TEST_F(ReportTest, PrintaWithFormats) {
   update(a, -5, 1, {key(1, integer(4)), key("x")});
   update(b, 1, 1, {key(1, integer(4)), key("x")});
   update(b, 1, 1, {key(2, integer(4)), key("y")});
-  const std::vector<FormatItem> items{conversion('d', 0, "", 4), literal(" "),
-                                      conversion('s', 1, "-", 3), literal("|"), aggregate('d', 0, 5),
-                                      literal(" "), aggregate('x', 1), literal("\n")};
+  const std::vector<FormatItem> items{
+      conversion('d', 0, "", 4), literal(" "), conversion('s', 1, "-", 3), literal("|"),
+      aggregate('d', 0, 5),      literal(" "), aggregate('x', 1),          literal("\n")};
   format(ActionKind::kPrinta, items, {a, b});
   EXPECT_EQ(run(), "   1 x  |   -5 1\n   2 y  |    0 1\n");
   program.clauses[0].actions.clear();
@@ -450,11 +458,13 @@ TEST_F(ReportTest, PrintaJoinsWithoutFormat) {
   update(a, 7, 1, {key(1, integer(4))});
   update(b, 3, 1, {key(2, integer(4))});
   act(ActionKind::kPrinta, {}, {a, b});
-  EXPECT_EQ(run(), "\n        2                0                3\n"
-                   "        1                7                0\n");
+  EXPECT_EQ(run(),
+            "\n        2                0                3\n"
+            "        1                7                0\n");
 }
 
-// --------------------------------------------------------------------------------------------------------- histograms
+// ---------------------------------------------------------------------------------------------------------
+// histograms
 
 const char kHeading[] = "           value  ------------- Distribution ------------- count    \n";
 
@@ -486,23 +496,24 @@ TEST_F(ReportTest, QuantizeNegativeCounts) {
   update(a, 1, 246, {key("mixed")});
   update(a, 1, 1, {key("none")});
   update(a, 1, -1, {key("none")});
-  EXPECT_EQ(
-      finish(),
-      std::string("\n") +
-          "  only negative                                     \n" + kHeading +
-          "               0                                         | 0        \n"
-          "               1 @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@| -123     \n"
-          "               2                                         | 0        \n\n"
-          "  none                                              \n" + kHeading +
-          "              -1 |                                         0        \n"
-          "               0 |                                         0        \n"
-          "               1 |                                         0        \n\n"
-          "  mixed                                             \n" + kHeading +
-          "              -2                     |                     0        \n"
-          "              -1                @@@@@|                     -123     \n"
-          "               0                @@@@@|                     -123     \n"
-          "               1                     |@@@@@@@@@@           246      \n"
-          "               2                     |                     0        \n\n");
+  EXPECT_EQ(finish(),
+            std::string("\n") + "  only negative                                     \n" +
+                kHeading +
+                "               0                                         | 0        \n"
+                "               1 @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@| -123     \n"
+                "               2                                         | 0        \n\n"
+                "  none                                              \n" +
+                kHeading +
+                "              -1 |                                         0        \n"
+                "               0 |                                         0        \n"
+                "               1 |                                         0        \n\n"
+                "  mixed                                             \n" +
+                kHeading +
+                "              -2                     |                     0        \n"
+                "              -1                @@@@@|                     -123     \n"
+                "               0                @@@@@|                     -123     \n"
+                "               1                     |@@@@@@@@@@           246      \n"
+                "               2                     |                     0        \n\n");
 }
 
 TEST_F(ReportTest, QuantizeExtremes) {
@@ -510,8 +521,13 @@ TEST_F(ReportTest, QuantizeExtremes) {
   update(a, kMaximum, kMaximum);
   update(a, std::numeric_limits<std::int64_t>::min());
   const std::string text = finish();
-  EXPECT_THAT(text, testing::HasSubstr("4611686018427387904 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@ 9223372036854775807\n"));
-  EXPECT_THAT(text, testing::HasSubstr("\n-4611686018427387904 |                                         1        \n"));
+  EXPECT_THAT(
+      text,
+      testing::HasSubstr(
+          "4611686018427387904 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@ 9223372036854775807\n"));
+  EXPECT_THAT(text,
+              testing::HasSubstr(
+                  "\n-4611686018427387904 |                                         1        \n"));
 }
 
 TEST_F(ReportTest, LquantizeEndsAndNormal) {
@@ -520,23 +536,25 @@ TEST_F(ReportTest, LquantizeEndsAndNormal) {
   update(a, 9, 15);
   update(a, 10, 5);
   store().normalize(a, 5);
-  EXPECT_EQ(finish(), std::string("\n\n") + kHeading +
-                          "           < -10 |@@@@@@@@                                 1        \n"
-                          "             -10 |                                         0        \n"
-                          "              -5 |                                         0        \n"
-                          "               0 |                                         0        \n"
-                          "               5 |@@@@@@@@@@@@@@@@@@@@@@@@                 3        \n"
-                          "           >= 10 |@@@@@@@@                                 1        \n\n");
+  EXPECT_EQ(finish(),
+            std::string("\n\n") + kHeading +
+                "           < -10 |@@@@@@@@                                 1        \n"
+                "             -10 |                                         0        \n"
+                "              -5 |                                         0        \n"
+                "               0 |                                         0        \n"
+                "               5 |@@@@@@@@@@@@@@@@@@@@@@@@                 3        \n"
+                "           >= 10 |@@@@@@@@                                 1        \n\n");
 }
 
 TEST_F(ReportTest, LquantizeWithoutData) {
   const auto a = aggregation(plan::AggregationKind::kLquantize, {}, {0, 10, 10}, 12);
   update(a, 5);
   store().clear(a);
-  EXPECT_EQ(finish(), std::string("\n\n") + kHeading +
-                          "             < 0 |                                         0        \n"
-                          "               0 |                                         0        \n"
-                          "              10 |                                         0        \n\n");
+  EXPECT_EQ(finish(),
+            std::string("\n\n") + kHeading +
+                "             < 0 |                                         0        \n"
+                "               0 |                                         0        \n"
+                "              10 |                                         0        \n\n");
 }
 
 TEST_F(ReportTest, LlquantizeSkipsBinsThatHoldNoInteger) {
@@ -564,10 +582,13 @@ TEST_F(ReportTest, LlquantizeBothSidesAndOverflow) {
   EXPECT_THAT(text, testing::HasSubstr(
                         "      abs() < 10 |@@@@@@@@@@@@@@@@@@@@                     2        \n"
                         "              10 |"));
-  EXPECT_THAT(text, testing::HasSubstr("         >= 1000 |@@@@@@@@@@                               1        \n\n"));
+  EXPECT_THAT(text,
+              testing::HasSubstr(
+                  "         >= 1000 |@@@@@@@@@@                               1        \n\n"));
 }
 
-// ----------------------------------------------------------------------------------------------------- messages, lists
+// -----------------------------------------------------------------------------------------------------
+// messages, lists
 
 TEST_F(ReportTest, DropsInDTracesWords) {
   TextOutput output(program, out, err, options);
@@ -598,11 +619,14 @@ TEST_F(ReportTest, FaultMessages) {
     return err.take();
   };
   EXPECT_EQ(say({1, 12, 0xbeef}),
-            "dtrace: error in dt_clause_0 for probe ID 1 (dtrace:::BEGIN): invalid address (0xbeef) at BPF pc 12\n");
-  EXPECT_EQ(say({4, 3, 0}),
-            "dtrace: error in dt_clause_0 for probe ID 1 (dtrace:::BEGIN): divide-by-zero at BPF pc 3\n");
+            "dtrace: error in dt_clause_0 for probe ID 1 (dtrace:::BEGIN): invalid address "
+            "(0xbeef) at BPF pc 12\n");
+  EXPECT_EQ(
+      say({4, 3, 0}),
+      "dtrace: error in dt_clause_0 for probe ID 1 (dtrace:::BEGIN): divide-by-zero at BPF pc 3\n");
   EXPECT_EQ(say({11, 3, static_cast<std::uint64_t>(-2)}),
-            "dtrace: error in dt_clause_0 for probe ID 1 (dtrace:::BEGIN): index out of bounds (-2) at BPF pc 3\n");
+            "dtrace: error in dt_clause_0 for probe ID 1 (dtrace:::BEGIN): index out of bounds "
+            "(-2) at BPF pc 3\n");
   EXPECT_THAT(say({4711, 3, 0}), testing::HasSubstr("unknown fault"));
 }
 
@@ -615,7 +639,8 @@ TEST(Lists, Rows) {
   EXPECT_EQ(matched_message("description", "tick-1s", 0), "description 'tick-1s' matched 0 probes");
 }
 
-// -------------------------------------------------------------------------------------------------------------- sinks
+// --------------------------------------------------------------------------------------------------------------
+// sinks
 
 TEST(Sinks, AFullDiskIsNotLost) {
   std::FILE* full = std::fopen("/dev/full", "w");
@@ -642,7 +667,8 @@ TEST_F(ReportTest, AFailingSinkFailsTheRecord) {
   EXPECT_EQ(outcome.error().os_errno(), EPIPE);
 }
 
-// --------------------------------------------------------------------------------------------------------------- JSON
+// ---------------------------------------------------------------------------------------------------------------
+// JSON
 
 TEST_F(ReportTest, JsonFiring) {
   const auto number = add(integer(), -5);
@@ -654,11 +680,12 @@ TEST_F(ReportTest, JsonFiring) {
   format(ActionKind::kPrintf, {literal("n="), conversion('d', number)});
   program.clauses[0].actions.back().fields = {number};
   act(ActionKind::kExit, {add(integer(4), 2)});
-  EXPECT_EQ(json(1),
-            "{\"type\":\"firing\",\"probe\":{\"id\":77,\"provider\":\"pid9\",\"module\":\"libc.so.6\","
-            "\"function\":\"malloc\",\"name\":\"entry\"},\"clause\":0,\"cpu\":2,\"tid\":40,\"tsc\":0,"
-            "\"actions\":[{\"trace\":-5},{\"trace\":\"a\\\"b\\n\"},{\"trace\":{\"hex\":\"ff\"}},"
-            "{\"printf\":\"n=-5\",\"values\":[-5]},{\"exit\":2}]}\n");
+  EXPECT_EQ(
+      json(1),
+      "{\"type\":\"firing\",\"probe\":{\"id\":77,\"provider\":\"pid9\",\"module\":\"libc.so.6\","
+      "\"function\":\"malloc\",\"name\":\"entry\"},\"clause\":0,\"cpu\":2,\"tid\":40,\"tsc\":0,"
+      "\"actions\":[{\"trace\":-5},{\"trace\":\"a\\\"b\\n\"},{\"trace\":{\"hex\":\"ff\"}},"
+      "{\"printf\":\"n=-5\",\"values\":[-5]},{\"exit\":2}]}\n");
 }
 
 TEST_F(ReportTest, JsonAggregations) {
@@ -670,10 +697,12 @@ TEST_F(ReportTest, JsonAggregations) {
   JsonOutput output(program, out, options);
   EXPECT_TRUE(output.finish(store()));
   EXPECT_EQ(out.take(),
-            "{\"type\":\"aggregation\",\"name\":\"a\",\"function\":\"stddev\",\"normal\":1,\"entries\":[{\"key\":[1],"
+            "{\"type\":\"aggregation\",\"name\":\"a\",\"function\":\"stddev\",\"normal\":1,"
+            "\"entries\":[{\"key\":[1],"
             "\"value\":{\"count\":1,\"sum\":\"-9223372036854775808\","
             "\"squares\":\"85070591730234615865843651857942052864\"}}]}\n"
-            "{\"type\":\"aggregation\",\"name\":\"b\",\"function\":\"quantize\",\"normal\":1,\"entries\":[{\"key\":[],"
+            "{\"type\":\"aggregation\",\"name\":\"b\",\"function\":\"quantize\",\"normal\":1,"
+            "\"entries\":[{\"key\":[],"
             "\"value\":[{\"low\":-4,\"count\":3},{\"low\":1,\"count\":1}]}]}\n");
 }
 

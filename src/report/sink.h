@@ -1,7 +1,7 @@
 // Where reports go: a file, a pipe, a string.
 //
-// A sink keeps its first failure: each later write reports it again, so that a full disk or a closed pipe cannot be
-// overlooked by one caller that ignores a result.
+// A sink keeps its first failure: each later write reports it again, so that a full disk or a
+// closed pipe cannot be overlooked by one caller that ignores a result.
 
 #pragma once
 

@@ -9,7 +9,8 @@ namespace {
 constexpr int kMargin = 5;
 constexpr std::size_t kRow = 16;
 
-// What DTrace takes as part of a text: printable and white space of the C locale, backspace and bell.
+// What DTrace takes as part of a text: printable and white space of the C locale, backspace and
+// bell.
 bool is_texty(char c) {
   return (c >= ' ' && c <= '~') || (c >= '\t' && c <= '\r') || c == '\b' || c == '\a';
 }

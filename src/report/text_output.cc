@@ -120,14 +120,16 @@ Result<> TextOutput::begin_firing(const FiringInfo& firing) {
   return {};
 }
 
-// -F. A return is printed one step further out than what is in the function; a second clause at the same entry
-// is not an entry of its own. Indentation is kept a thread, as one thread's calls nest in each other.
+// -F. A return is printed one step further out than what is in the function; a second clause at the
+// same entry is not an entry of its own. Indentation is kept a thread, as one thread's calls nest
+// in each other.
 void TextOutput::append_flow(const FiringInfo& firing) {
   Flow& flow = flows_[firing.tid];
   const bool syscall = firing.probe->provider == "syscall";
   bool entry = ends_with_word(firing.probe->name, "entry");
   const bool leave = !entry && ends_with_word(firing.probe->name, "return");
-  if (entry && flow.last_probe == firing.probe->id && flow.last_clause != firing.clause) entry = false;
+  if (entry && flow.last_probe == firing.probe->id && flow.last_clause != firing.clause)
+    entry = false;
   if (leave && flow.indent > 0) flow.indent -= 2;
 
   std::string text(static_cast<std::size_t>(flow.indent), ' ');
@@ -220,7 +222,8 @@ Result<> TextOutput::drops(const consume::Drops& drops) {
   TL_TRY(say(drops.dynamic, "DTRACEDROP_DYNAMIC", "dynamic variable drop", ""));
   TL_TRY(say(drops.level, "TRAPLINEDROP_NESTING", "drop", " (probes nested too deeply)"));
   TL_TRY(say(drops.no_slot, "TRAPLINEDROP_THREADS", "drop", " (too many threads)"));
-  return say(drops.malformed, "TRAPLINEDROP_DAMAGED", "drop", " (trace buffer damaged by the process)");
+  return say(drops.malformed, "TRAPLINEDROP_DAMAGED", "drop",
+             " (trace buffer damaged by the process)");
 }
 
 Result<> TextOutput::finish(consume::AggregationStore& store) {
@@ -261,13 +264,13 @@ std::string matched_message(std::string_view what, std::string_view text, std::u
          (probes == 1 ? " probe" : " probes");
 }
 
-// The words of Oracle's DTrace, down to the "BPF pc", which is the number of the instruction in the clause here: tools
-// that read them exist.
+// The words of Oracle's DTrace, down to the "BPF pc", which is the number of the instruction in the
+// clause here: tools that read them exist.
 std::string fault_message(const FaultInfo& fault) {
   const plan::ProbeName& probe = *fault.firing.probe;
-  std::string out = "error in dt_clause_" + std::to_string(fault.firing.clause) +
-                    " for probe ID " + std::to_string(probe.id) + " (" + probe.provider + ":" +
-                    probe.module + ":" + probe.function + ":" + probe.name +
+  std::string out = "error in dt_clause_" + std::to_string(fault.firing.clause) + " for probe ID " +
+                    std::to_string(probe.id) + " (" + probe.provider + ":" + probe.module + ":" +
+                    probe.function + ":" + probe.name +
                     "): " + std::string(fault_name(fault.fault));
   const auto address = static_cast<unsigned long long>(fault.address);
   switch (fault.fault) {

@@ -1,4 +1,5 @@
-// DTrace's text, byte for byte as Oracle's DTrace prints it (see the folder's README for the few exceptions).
+// DTrace's text, byte for byte as Oracle's DTrace prints it (see the folder's README for the few
+// exceptions).
 
 #pragma once
 
@@ -51,7 +52,8 @@ class TextOutput : public Output {
 // Rows of -l.
 std::string list_heading();
 std::string list_row(const plan::ProbeName& probe);
-// "script 'x.d' matched 3 probes" and the like go to stderr as "NAME: ...", where the program is not quiet.
+// "script 'x.d' matched 3 probes" and the like go to stderr as "NAME: ...", where the program is
+// not quiet.
 std::string matched_message(std::string_view what, std::string_view text, std::uint64_t probes);
 // What DTrace says about a fault, without the program's name in front and without a newline.
 std::string fault_message(const FaultInfo& fault);

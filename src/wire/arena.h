@@ -19,8 +19,9 @@
 //   1. the tracer stores epoch e+1 and calls membarrier(GLOBAL_EXPEDITED);
 //   2. a body that entered before stores level.entered = e, compiler barrier, re-reads header.epoch: if it differs
 //      it stores the new one and checks again, so after the barrier a level that is not seen busy in e stays out;
-//   3. a level whose `entered` is e is still busy: it is drained in the next round. Any other level's chain of
-//      parity e now belongs to the tracer, which merges it, gives its chunks back and sets the chain to 0.
+//   3. a level whose `entered` is of e's parity is still busy (in e, or in an epoch long past): it is drained in a later
+//      round. Any other level's chain of parity e now belongs to the tracer, which merges it, gives its chunks back and
+//      sets the chain to 0.
 
 #pragma once
 
