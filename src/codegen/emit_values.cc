@@ -130,10 +130,10 @@ llvm::Value* BodyEmitter::argument(std::int64_t number) {
 
 // One firing has one time: the clock is read when it is first needed.
 llvm::Value* BodyEmitter::firing_time() {
-  Block* read = new_block("clock");
+  Block* ask = new_block("clock");
   Block* known = new_block("timed");
-  builder_.CreateCondBr(builder_.CreateIsNull(read(time_)), read, known);
-  builder_.SetInsertPoint(read);
+  builder_.CreateCondBr(builder_.CreateIsNull(read(time_)), ask, known);
+  builder_.SetInsertPoint(ask);
   write(time_, call("tl_clock", site_));
   go_to(known);
   builder_.SetInsertPoint(known);

@@ -3,14 +3,13 @@
 //
 // Bins are numbered as the wire has them:
 //   quantize    0 ... 62: -2^62 ... -1; 63: 0; 64 ... 126: 1 ... 2^62. A bin holds values whose
-//   magnitude is at least
-//               the power and less than the next; bin 0 also takes what is below.
+//               magnitude is at least the power and less than the next; bin 0 also takes what is
+//               below.
 //   lquantize   0: below base; 1 ... levels: base + (bin - 1) * step; levels + 1: above.
-//   llquantize  symmetric around bin_zero: magnitudes below factor^low; at distance 1 and on, the
-//   bins of each order of
-//               magnitude; the outermost bins: magnitudes of factor^(high + 1) and more. Where
-//               factor^low is 1 and there are more steps than the factor, some bins of the first
-//               order stand for no integer.
+//   llquantize  symmetric around the middle bin, which has the magnitudes below factor^low; at
+//               distance 1 and on, the bins of each order of magnitude; the outermost bins:
+//               magnitudes of factor^(high + 1) and more. Where factor^low is 1 and there are more
+//               steps than the factor, some bins of the first order stand for no integer.
 // This is Oracle's layout. It is written independently of wire/bins.h, which the bodies use; a test
 // compares the two.
 

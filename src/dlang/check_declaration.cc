@@ -35,10 +35,11 @@ void Checker::check_declaration(const Declaration& declaration) {
   const auto type = specifiers_type(declaration.specifiers);
   if (!type) return;
   if (declaration.declarators.empty()) {
-    const TypeWords words = count_words(declaration.specifiers);
-    const bool is_tagged = words.name != nullptr && (words.name->kind == SpecifierKind::kStruct ||
-                                                     words.name->kind == SpecifierKind::kUnion ||
-                                                     words.name->kind == SpecifierKind::kEnum);
+    const bool is_tagged =
+        std::ranges::any_of(declaration.specifiers.types, [](const TypeSpecifier& word) {
+          return word.kind == SpecifierKind::kStruct || word.kind == SpecifierKind::kUnion ||
+                 word.kind == SpecifierKind::kEnum;
+        });
     if (!is_tagged) report("DECL_USELESS", declaration.range, "the declaration declares nothing");
     return;
   }

@@ -22,6 +22,16 @@ Piece restoring_piece(const PlacedSite& site) {
   return {site.site, site.patch, std::span(site.plan->original).first(site.plan->patch_size)};
 }
 
+// A byte inside an instruction of the site; nullopt: all of them have one byte.
+std::optional<QuietByte> quiet_byte(const PlacedSite& placed) {
+  for (const isa::Instruction& instruction : placed.plan->displaced) {
+    if (instruction.length < 2) continue;
+    const std::uint64_t offset = instruction.address - placed.plan->site.value() + 1;
+    return QuietByte{placed.site + offset, placed.plan->original[offset]};
+  }
+  return std::nullopt;
+}
+
 // Bodies call nothing of the target's, and no window holds a call. So an address of ours on a stack is alive only if a
 // signal interrupted the thread there: as the saved PC of a signal frame. Anything else is a word that was left behind by
 // an earlier call. In the kernel's frame (arch/x86/include/asm/sigframe.h, struct sigcontext) the flags and then the
@@ -97,7 +107,20 @@ Result<> Installation::prepare(target::Memory& memory, std::span<const ProbeBind
       region.image = std::move(image.bytes);
     }
   }
+  copy_pages(memory);
   return {};
+}
+
+void Installation::copy_pages(target::Memory& memory) const {
+  std::vector<QuietByte> bytes;
+  for (const Site& site : sites_) {
+    const std::optional<QuietByte> byte = quiet_byte(site.placed);
+    if (!byte) continue;
+    const bool new_page =
+        bytes.empty() || bytes.back().at.value() / wire::kPageSize != byte->at.value() / wire::kPageSize;
+    if (new_page) bytes.push_back(*byte);
+  }
+  copy_pages_early(memory, bytes);
 }
 
 Result<ArmReport> Installation::arm(target::StoppedProcess& process) {

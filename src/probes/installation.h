@@ -82,6 +82,7 @@ class Installation {
   };
 
   void group_sites();
+  void copy_pages(target::Memory& memory) const;
   void refuse(const PlacedSite& site, const std::string& reason, const std::string& detail);
   Result<std::vector<bool>> sites_in_use(target::StoppedProcess& process, const std::vector<Site*>& waiting);
 

@@ -28,6 +28,17 @@ struct Piece {
 // written; those pieces are found by reading again).
 Result<std::vector<bool>> replace_pieces(target::Memory& memory, std::span<const Piece> pieces);
 
+// A byte of text that nobody but us would ever change: inside an instruction, where no breakpoint is laid.
+struct QuietByte {
+  RemoteAddr at;
+  std::byte value{};
+};
+
+// Makes the pages' private copies while the process runs, by writing each byte as it is: with thousands of sites that takes
+// milliseconds, which are then not spent while it is stopped. Bytes that are not as expected are left alone; failures are
+// left to the patching itself.
+void copy_pages_early(target::Memory& memory, std::span<const QuietByte> bytes);
+
 // The whole pages that the pieces lie in, merged.
 std::vector<target::AddressRange> pages_of(std::span<const Piece> pieces);
 

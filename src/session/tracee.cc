@@ -55,12 +55,6 @@ symbols::MapEntry to_map_entry(const target::Mapping& m) {
 
 }  // namespace
 
-void StopTimes::add(std::chrono::nanoseconds time) {
-  longest = std::max(longest, time);
-  total += time;
-  ++count;
-}
-
 Tracee::Tracee(Tracee&&) noexcept = default;
 
 Tracee::~Tracee() {
@@ -119,12 +113,12 @@ Result<> Tracee::let_go() {
 }
 
 template <typename F>
-Result<> Tracee::while_stopped(F f) {
+Result<> Tracee::while_stopped(std::string_view purpose, F f) {
   if (held_) return f(*held_);
   TL_TRY(seize());
   TL_TRY_ASSIGN(target::StoppedProcess process, attachment()->stop());
   const Result<> done = f(process);
-  stop_times_.add(process.stopped_for());
+  stops_.push_back({purpose, process.stopped_for()});
   const Result<> resumed = process.resume();
   if (!done) return done;
   return resumed;
@@ -164,7 +158,7 @@ std::size_t Tracee::thread_count() const {
 Result<> Tracee::reserve(const wire::Layout& layout, const probes::SitePlans& plans,
                          std::span<const std::byte> object) {
   installation_ = std::make_unique<probes::Installation>(*modules_, plans, object);
-  return while_stopped([&](target::StoppedProcess& process) -> Result<> {
+  return while_stopped("map memory", [&](target::StoppedProcess& process) -> Result<> {
     TL_TRY_ASSIGN(const target::ThreadPointers pointers, target::read_thread_pointers(process));
     for (const auto& thread : pointers.threads) {
       if (thread.pointer.value() != 0 && !thread.self_pointer) {
@@ -220,7 +214,7 @@ Result<> Tracee::prepare(std::span<const probes::ProbeBinding> bindings) {
 Result<probes::ArmReport> Tracee::arm() {
   probes::ArmReport report;
   for (int n = 0; n < kTries; ++n) {
-    TL_TRY(while_stopped([&](target::StoppedProcess& process) -> Result<> {
+    TL_TRY(while_stopped("arm", [&](target::StoppedProcess& process) -> Result<> {
       TL_TRY_ASSIGN(const probes::ArmReport round, installation_->arm(process));
       report.armed += round.armed;
       report.deferred = round.deferred;
@@ -259,7 +253,7 @@ void Tracee::deactivate() {
 
 Result<> Tracee::end_early() {
   const bool was_attached = attachment() != nullptr;
-  const Result<> looked = while_stopped([&](target::StoppedProcess& process) -> Result<> {
+  const Result<> looked = while_stopped("end early mode", [&](target::StoppedProcess& process) -> Result<> {
     TL_TRY_ASSIGN(const target::ThreadPointers pointers, target::read_thread_pointers(process));
     if (!pointers.all_ready()) return {};
     auto* header = reinterpret_cast<wire::Header*>(arena_->local().data());
@@ -359,7 +353,7 @@ Result<std::vector<std::string>> Tracee::disarm() {
 Result<> Tracee::release_all(std::vector<std::string>& left) {
   std::size_t foreign = 0;
   bool clean = false;
-  TL_TRY(while_stopped([&](target::StoppedProcess& process) -> Result<> {
+  TL_TRY(while_stopped("disarm", [&](target::StoppedProcess& process) -> Result<> {
     TL_TRY_ASSIGN(foreign, installation_->disarm(process));
     return {};
   }));
@@ -369,7 +363,7 @@ Result<> Tracee::release_all(std::vector<std::string>& left) {
     return {};
   }
   for (int n = 0; n < kTries && !clean; ++n) {
-    TL_TRY(while_stopped([&](target::StoppedProcess& process) -> Result<> {
+    TL_TRY(while_stopped("unmap", [&](target::StoppedProcess& process) -> Result<> {
       TL_TRY_ASSIGN(clean, installation_->release(process));
       if (!clean) return {};
       TL_TRY_ASSIGN(target::RemoteCalls calls, target::RemoteCalls::begin(process));

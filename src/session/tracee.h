@@ -24,6 +24,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/address.h"
@@ -39,12 +40,10 @@
 
 namespace trapline::session {
 
-// How long the process was stopped, for -v.
-struct StopTimes {
-  std::chrono::nanoseconds longest{0};
-  std::chrono::nanoseconds total{0};
-  unsigned count = 0;
-  void add(std::chrono::nanoseconds time);
+// How long the process was stopped and what for, for -v.
+struct Stop {
+  std::string_view purpose;
+  std::chrono::nanoseconds duration{0};
 };
 
 enum class Happening : std::uint8_t { kNothing, kExited, kExecuted };
@@ -109,7 +108,7 @@ class Tracee {
   void forget();
 
   bool reads_memory(RemoteAddr from, std::span<std::byte> out) const;
-  const StopTimes& stop_times() const { return stop_times_; }
+  const std::vector<Stop>& stops() const { return stops_; }
   // The wait status of a launched command that has ended.
   std::optional<int> exit_status() const { return exit_status_; }
 
@@ -117,7 +116,7 @@ class Tracee {
   explicit Tracee(Pid pid) : pid_(pid) {}
 
   template <typename F>
-  Result<> while_stopped(F f);
+  Result<> while_stopped(std::string_view purpose, F f);
   target::Attachment* attachment();
   Result<> seize();
   Result<> let_go();
@@ -149,7 +148,7 @@ class Tracee {
   bool active_ = false;
   bool ended_ = false;
   std::optional<int> exit_status_;
-  StopTimes stop_times_;
+  std::vector<Stop> stops_;
 };
 
 }  // namespace trapline::session

@@ -1,7 +1,6 @@
 #include "setup.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -9,10 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "diag/render.h"
-#include "dlang/compile.h"
 #include "messages.h"
-#include "session/source_loader.h"
 
 extern char** environ;
 
@@ -20,66 +16,16 @@ namespace trapline::tool {
 
 namespace {
 
-dlang::InputKind source_kind(SourceFlag flag) {
+session::ProgramKind program_kind(SourceFlag flag) {
   switch (flag) {
-    case SourceFlag::kScript: return dlang::InputKind::kScript;
-    case SourceFlag::kName: return dlang::InputKind::kName;
-    case SourceFlag::kFunction: return dlang::InputKind::kFunction;
-    case SourceFlag::kModule: return dlang::InputKind::kModule;
-    case SourceFlag::kProvider: return dlang::InputKind::kProvider;
-    case SourceFlag::kId: return dlang::InputKind::kId;
+    case SourceFlag::kScript: return session::ProgramKind::kScript;
+    case SourceFlag::kName: return session::ProgramKind::kName;
+    case SourceFlag::kFunction: return session::ProgramKind::kFunction;
+    case SourceFlag::kModule: return session::ProgramKind::kModule;
+    case SourceFlag::kProvider: return session::ProgramKind::kProvider;
+    case SourceFlag::kId: return session::ProgramKind::kId;
   }
-  return dlang::InputKind::kScript;
-}
-
-dlang::MacroValues macro_values(const CommandLine& command, std::optional<Pid> target) {
-  dlang::MacroValues values;
-  values.arguments = command.arguments;
-  values.script = "dtrace";
-  for (const SourceArgument& source : command.sources) {
-    if (source.flag == SourceFlag::kScript) values.script = source.text;
-  }
-  if (target) values.target = target->value;
-  values.pid = getpid();
-  values.ppid = getppid();
-  values.pgid = getpgrp();
-  values.sid = getsid(0);
-  values.uid = getuid();
-  values.euid = geteuid();
-  values.gid = getgid();
-  values.egid = getegid();
-  return values;
-}
-
-Result<dlang::SourceInput> read_source(const SourceArgument& argument, const plan::Options& options,
-                                       const CommandLine& command) {
-  dlang::SourceInput input{argument.text, argument.text, source_kind(argument.flag)};
-  if (argument.flag == SourceFlag::kScript) {
-    TL_TRY_ASSIGN(input.text, session::read_script(argument.text));
-  }
-  if (options.flag("cpp")) {
-    TL_TRY_ASSIGN(input.text, session::preprocess(input.text, argument.text, options, command.cpp_arguments));
-  }
-  return input;
-}
-
-void print_diagnostics(const CommandLine& command, const dlang::CompileResult& result) {
-  const diag::Tags tags = result.options.flag("errtags") ? diag::Tags::kShow : diag::Tags::kHide;
-  // All of one source at a time, each under the words of the flag that it came with.
-  for (std::uint32_t s = 0; s < command.sources.size(); ++s) {
-    diag::Diagnostics of_source;
-    for (const diag::Diagnostic& d : result.diagnostics.sorted()) {
-      const bool here = d.range.known() ? d.range.source == s : s + 1 == command.sources.size();
-      if (here) of_source.add(d);
-    }
-    if (of_source.empty()) continue;
-    const bool script = command.sources[s].flag == SourceFlag::kScript;
-    const std::string text = diag::render_classic(
-        result.sources, of_source, kMessageName, script ? diag::SourceKind::kScript : diag::SourceKind::kText,
-        command.sources[s].text, tags, diag::Excerpt::kShow);
-    std::fputs(text.c_str(), stderr);
-  }
-  if (result.diagnostics.dropped() != 0) say(fmt::format("{} more errors", result.diagnostics.dropped()));
+  return session::ProgramKind::kScript;
 }
 
 }  // namespace
@@ -119,23 +65,19 @@ Result<std::vector<session::Tracee>> find_processes(const CommandLine& command, 
   return tracees;
 }
 
-std::optional<CompiledProgram> compile_programs(const CommandLine& command, const plan::Options& options,
-                                                std::optional<Pid> target) {
-  dlang::CompileRequest request;
-  request.options = &options;
-  request.macros = macro_values(command, target);
-  for (const SourceArgument& argument : command.sources) {
-    auto source = read_source(argument, options, command);
-    if (!source) {
-      say(source.error());
-      return std::nullopt;
-    }
-    request.sources.push_back(std::move(*source));
+std::optional<session::CompiledProgram> compile_programs(const CommandLine& command, const plan::Options& options,
+                                                         std::optional<Pid> target) {
+  session::CompileInput input;
+  for (const SourceArgument& source : command.sources) {
+    input.programs.push_back({program_kind(source.flag), source.text});
   }
-  dlang::CompileResult result = dlang::compile(request);
-  if (!result.diagnostics.empty()) print_diagnostics(command, result);
-  if (!result.program) return std::nullopt;
-  return CompiledProgram{std::make_unique<plan::Program>(std::move(*result.program)), std::move(result.options)};
+  input.arguments = command.arguments;
+  input.cpp_arguments = command.cpp_arguments;
+  input.target = target;
+  input.message_name = kMessageName;
+  session::CompileOutput output = session::compile_programs(input, options);
+  std::fputs(output.messages.c_str(), stderr);
+  return std::move(output.compiled);
 }
 
 Result<> add_named_processes(const plan::Program& program, std::vector<session::Tracee>& tracees) {

@@ -8,10 +8,9 @@
 #include <vector>
 
 #include "command_line.h"
-#include "plan/options.h"
-#include "plan/plan.h"
 #include "report/output.h"
 #include "report/sink.h"
+#include "session/program_compiler.h"
 #include "session/session.h"
 #include "signals.h"
 
@@ -24,14 +23,9 @@ Result<plan::Options> read_options(const CommandLine& command);
 // Starts and attaches to the processes of the command line, and to those that `programs` name by number (pid1234).
 Result<std::vector<session::Tracee>> find_processes(const CommandLine& command, const Signals& signals);
 
-struct CompiledProgram {
-  std::unique_ptr<plan::Program> program;
-  plan::Options options;
-};
-
 // Compiles all programs of the command line as one. nullopt: the diagnostics have been printed.
-std::optional<CompiledProgram> compile_programs(const CommandLine& command, const plan::Options& options,
-                                                std::optional<Pid> target);
+std::optional<session::CompiledProgram> compile_programs(const CommandLine& command, const plan::Options& options,
+                                                         std::optional<Pid> target);
 
 // Processes that the program's descriptions name by number and that are not among `tracees` yet.
 Result<> add_named_processes(const plan::Program& program, std::vector<session::Tracee>& tracees);

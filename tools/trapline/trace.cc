@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -71,12 +72,18 @@ void report_verbose(session::Session& session) {
   }
 }
 
-void report_stop_times(session::Session& session) {
+void report_stops(session::Session& session) {
   using Micros = std::chrono::duration<double, std::micro>;
   for (std::size_t i = 0; i < session.target_count(); ++i) {
-    const session::StopTimes& times = session.tracee(i).stop_times();
-    say(fmt::format("pid {} was stopped {} times, {:.0f} us at most, {:.0f} us in all", session.tracee(i).pid().value,
-                    times.count, Micros(times.longest).count(), Micros(times.total).count()));
+    const std::vector<session::Stop>& stops = session.tracee(i).stops();
+    std::chrono::nanoseconds longest{0};
+    std::string each;
+    for (const session::Stop& stop : stops) {
+      longest = std::max(longest, stop.duration);
+      each += fmt::format("{}{} {:.0f}", each.empty() ? "" : ", ", stop.purpose, Micros(stop.duration).count());
+    }
+    say(fmt::format("pid {} was stopped {} times, {:.0f} us at most ({})", session.tracee(i).pid().value, stops.size(),
+                    Micros(longest).count(), each));
   }
 }
 
@@ -148,7 +155,7 @@ int trace(const CommandLine& command) {
   report_refusals(command, session);
   if (compiled->options.flag("destructive") && !compiled->options.flag("quiet")) say("allowing destructive actions");
   const auto ran = run(session, *signals, out);
-  if (command.verbose > 0) report_stop_times(session);
+  if (command.verbose > 0) report_stops(session);
   if (!ran) return say(ran.error()), kExitError;
   return session.exit_status();
 }

@@ -1,0 +1,103 @@
+#include "session/program_compiler.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "diag/render.h"
+#include "dlang/compile.h"
+#include "session/source_loader.h"
+
+namespace trapline::session {
+
+namespace {
+
+dlang::InputKind input_kind(ProgramKind kind) {
+  switch (kind) {
+    case ProgramKind::kScript: return dlang::InputKind::kScript;
+    case ProgramKind::kName: return dlang::InputKind::kName;
+    case ProgramKind::kFunction: return dlang::InputKind::kFunction;
+    case ProgramKind::kModule: return dlang::InputKind::kModule;
+    case ProgramKind::kProvider: return dlang::InputKind::kProvider;
+    case ProgramKind::kId: return dlang::InputKind::kId;
+  }
+  return dlang::InputKind::kScript;
+}
+
+dlang::MacroValues macro_values(const CompileInput& input) {
+  dlang::MacroValues values;
+  values.arguments = input.arguments;
+  values.script = input.message_name;
+  for (const ProgramText& program : input.programs) {
+    if (program.kind == ProgramKind::kScript) values.script = program.text;
+  }
+  if (input.target) values.target = input.target->value;
+  values.pid = getpid();
+  values.ppid = getppid();
+  values.pgid = getpgrp();
+  values.sid = getsid(0);
+  values.uid = getuid();
+  values.euid = geteuid();
+  values.gid = getgid();
+  values.egid = getegid();
+  return values;
+}
+
+Result<dlang::SourceInput> read_source(const ProgramText& program, const plan::Options& options,
+                                       const CompileInput& input) {
+  dlang::SourceInput source{program.text, program.text, input_kind(program.kind)};
+  if (program.kind == ProgramKind::kScript) {
+    TL_TRY_ASSIGN(source.text, read_script(program.text));
+  }
+  if (options.flag("cpp")) {
+    TL_TRY_ASSIGN(source.text, preprocess(source.text, program.text, options, input.cpp_arguments));
+  }
+  return source;
+}
+
+// All diagnostics of one program at a time, each under the words of the flag that it came with.
+std::string render(const CompileInput& input, const dlang::CompileResult& result) {
+  std::string text;
+  const diag::Tags tags = result.options.flag("errtags") ? diag::Tags::kShow : diag::Tags::kHide;
+  for (std::uint32_t i = 0; i < input.programs.size(); ++i) {
+    diag::Diagnostics of_program;
+    for (const diag::Diagnostic& d : result.diagnostics.sorted()) {
+      const bool here = d.range.known() ? d.range.source == i : i + 1 == input.programs.size();
+      if (here) of_program.add(d);
+    }
+    if (of_program.empty()) continue;
+    const bool script = input.programs[i].kind == ProgramKind::kScript;
+    text += diag::render_classic(result.sources, of_program, input.message_name,
+                                 script ? diag::SourceKind::kScript : diag::SourceKind::kText,
+                                 input.programs[i].text, tags, diag::Excerpt::kShow);
+  }
+  if (result.diagnostics.dropped() != 0) {
+    text += fmt::format("{}: {} more errors\n", input.message_name, result.diagnostics.dropped());
+  }
+  return text;
+}
+
+}  // namespace
+
+CompileOutput compile_programs(const CompileInput& input, const plan::Options& options) {
+  CompileOutput output;
+  dlang::CompileRequest request;
+  request.options = &options;
+  request.macros = macro_values(input);
+  for (const ProgramText& program : input.programs) {
+    auto source = read_source(program, options, input);
+    if (!source) {
+      output.messages = fmt::format("{}: {}\n", input.message_name, source.error().text());
+      return output;
+    }
+    request.sources.push_back(std::move(*source));
+  }
+  dlang::CompileResult result = dlang::compile(request);
+  if (!result.diagnostics.empty()) output.messages = render(input, result);
+  if (result.program) {
+    output.compiled = CompiledProgram{std::make_unique<plan::Program>(std::move(*result.program)),
+                                      std::move(result.options)};
+  }
+  return output;
+}
+
+}  // namespace trapline::session
