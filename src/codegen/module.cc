@@ -36,7 +36,7 @@ Result<std::unique_ptr<Module>> Module::create(const wire::Layout& layout) {
 Result<> Module::read_runtime() {
   const std::string_view bitcode = runtime_bitcode();
   const llvm::MemoryBufferRef buffer(llvm::StringRef(bitcode.data(), bitcode.size()), "runtime");
-  auto parsed = llvm::parseBitcodeFile(buffer, context_);
+  auto parsed = llvm::getLazyBitcodeModule(buffer, context_);  // bodies of functions are read when they are needed
   if (!parsed) {
     return Error(ErrorCode::kInternal, "the runtime's bitcode: " + llvm::toString(parsed.takeError()));
   }
@@ -55,6 +55,34 @@ void Module::define_layout(const wire::Layout& layout) {
   defined->setAlignment(llvm::Align(8));
   declared->replaceAllUsesWith(defined);
   declared->eraseFromParent();
+}
+
+// Reads the bodies of the runtime's functions that are called, directly or by each other, and drops the others.
+Result<> Module::complete() {
+  for (const char* list : {"llvm.used", "llvm.compiler.used"}) {
+    if (llvm::GlobalVariable* used = module_->getGlobalVariable(list, true)) used->eraseFromParent();
+  }
+  bool found = true;
+  while (found) {
+    found = false;
+    for (llvm::Function& function : *module_) {
+      if (!function.isMaterializable() || function.use_empty()) continue;
+      if (llvm::Error error = function.materialize()) {
+        return Error(ErrorCode::kInternal, "the runtime's bitcode: " + llvm::toString(std::move(error)));
+      }
+      found = true;
+    }
+  }
+  for (llvm::Function& function : llvm::make_early_inc_range(*module_)) {
+    if (function.isMaterializable()) function.eraseFromParent();
+  }
+  if (llvm::Error error = module_->materializeMetadata()) {
+    return Error(ErrorCode::kInternal, "the runtime's bitcode: " + llvm::toString(std::move(error)));
+  }
+  if (llvm::Error error = module_->materializeAll()) {
+    return Error(ErrorCode::kInternal, "the runtime's bitcode: " + llvm::toString(std::move(error)));
+  }
+  return {};
 }
 
 llvm::Value* Module::call(llvm::IRBuilder<>& builder, std::string_view name,

@@ -28,6 +28,10 @@ class Module {
   // function takes, and turned into pointers where it takes one. A function that is not there is reported by verify().
   llvm::Value* call(llvm::IRBuilder<>& builder, std::string_view name, std::initializer_list<llvm::Value*> arguments);
 
+  // Reads what is needed of the runtime; to be called when all bodies are there.
+  // Errors: kInternal: the embedded bitcode cannot be read.
+  Result<> complete();
+
   // Errors: kInternal: a runtime function was missing, LLVM's verifier found a fault, or it reported an error.
   Result<> verify();
 

@@ -12,7 +12,6 @@
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/Target/TargetOptions.h>
-#include <llvm/Transforms/IPO/GlobalDCE.h>
 #include <llvm/TargetParser/Triple.h>
 
 #include <algorithm>
@@ -65,9 +64,6 @@ void set_attributes(llvm::Function& function) {
 }
 
 void internalize(llvm::Module& module, const std::vector<std::string>& bodies) {
-  for (const char* list : {"llvm.used", "llvm.compiler.used"}) {
-    if (llvm::GlobalVariable* used = module.getGlobalVariable(list, true)) used->eraseFromParent();
-  }
   for (llvm::Function& function : module) {
     if (function.isDeclaration()) continue;
     set_attributes(function);
@@ -97,9 +93,6 @@ void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
   builder.registerFunctionAnalyses(functions);
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, graphs, modules);
-  llvm::ModulePassManager unused;  // most of the runtime: not worth optimising first
-  unused.addPass(llvm::GlobalDCEPass());
-  unused.run(module, modules);
   builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
 }
 
@@ -128,6 +121,7 @@ Result<EmittedObject> emit_object(Module& module, const std::vector<std::string>
   llvm::Module& ir = module.ir();
   ir.setTargetTriple(kTriple);
   ir.setDataLayout(machine->createDataLayout());
+  TL_TRY(module.complete());
   internalize(ir, bodies);
   TL_TRY(module.verify());
   optimize(ir, *machine);

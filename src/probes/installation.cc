@@ -224,19 +224,26 @@ Result<bool> Installation::release(target::StoppedProcess& process) {
   TL_TRY_ASSIGN(const target::ScanResult scan, target::scan_threads(process, ranges));
   const auto alive = [&](const target::ScanHit& hit) { return is_alive(hit, process.memory()); };
   if (std::ranges::any_of(scan.hits, alive) || !scan.complete) return false;
-  std::vector<Piece> pieces;
-  for (const Site& site : sites_) pieces.push_back(arming_piece(site.placed));
-  const std::vector<target::AddressRange> pages = pages_of(pieces);
   TL_TRY_ASSIGN(target::RemoteCalls calls, target::RemoteCalls::begin(process));
   for (Region& region : regions_) {
     if (!region.region) continue;
     TL_TRY(region.region->remove(calls));
     region.region.reset();
   }
-  // Only memory is at stake here, nothing that the target could notice.
-  (void)target::give_back_text(calls, pages);
   TL_TRY(calls.end());
   return true;
+}
+
+std::vector<target::AddressRange> Installation::text_pages(std::uint64_t largest) const {
+  std::vector<Piece> pieces;
+  for (const Site& site : sites_) pieces.push_back(arming_piece(site.placed));
+  std::vector<target::AddressRange> parts;
+  for (const target::AddressRange& pages : pages_of(pieces)) {
+    for (RemoteAddr start = pages.start; start < pages.end; start += largest) {
+      parts.push_back({start, std::min(start + largest, pages.end)});
+    }
+  }
+  return parts;
 }
 
 std::size_t Installation::armed_count() const {

@@ -61,6 +61,9 @@ class Installation {
   // Unmaps what nobody is in; true: all regions are gone. Precondition: disarmed.
   Result<bool> release(target::StoppedProcess& process);
 
+  // The pages of text that were patched, in parts of at most `largest` bytes (whole pages).
+  std::vector<target::AddressRange> text_pages(std::uint64_t largest) const;
+
   // Places refused since planning, beside SitePlans::refused.
   const std::vector<RefusedPlace>& refused() const { return refused_; }
   std::size_t armed_count() const;

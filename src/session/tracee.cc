@@ -28,6 +28,9 @@ constexpr milliseconds kLongestPause{20};
 // A process that said that it is about to execute, and does not (no such file), is let go of again after this.
 constexpr milliseconds kExecPatience{1000};
 constexpr milliseconds kLoadTimeout{30000};
+// How much text is compared with its file while the process is stopped.
+constexpr std::uint64_t kTextPerPart = 16 * wire::kPageSize;
+constexpr std::size_t kPartsPerStop = 4;
 
 void pause_for(milliseconds time) {
   const timespec rest{time.count() / 1000, time.count() % 1000 * 1'000'000};
@@ -374,10 +377,24 @@ Result<> Tracee::release_all(std::vector<std::string>& left) {
     }));
     if (!clean) pause_for(pause_before_try(n));
   }
+  if (clean) give_text_back();
   if (!clean) {
     left.push_back(fmt::format("a thread of pid {} is still in code of ours: it stays mapped, unused", pid_.value));
   }
   return {};
+}
+
+// The private copies of text pages, in short stops of their own. Only memory is at stake: failures change nothing.
+void Tracee::give_text_back() {
+  const std::vector<target::AddressRange> parts = installation_->text_pages(kTextPerPart);
+  for (std::size_t first = 0; first < parts.size(); first += kPartsPerStop) {
+    const std::size_t count = std::min(kPartsPerStop, parts.size() - first);
+    (void)while_stopped("give text back", [&](target::StoppedProcess& process) -> Result<> {
+      TL_TRY_ASSIGN(target::RemoteCalls calls, target::RemoteCalls::begin(process));
+      TL_TRY(target::give_back_text(calls, std::span(parts).subspan(first, count)));
+      return calls.end();
+    });
+  }
 }
 
 void Tracee::kill_launched() {

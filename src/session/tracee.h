@@ -125,6 +125,7 @@ class Tracee {
   Result<> read_identity();
   Result<bool> counter_allowed(target::RemoteCalls& calls);
   Result<> release_all(std::vector<std::string>& left);
+  void give_text_back();
 
   Pid pid_;
   std::optional<target::LaunchedProcess> launched_;
