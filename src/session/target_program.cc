@@ -53,10 +53,7 @@ Result<wire::Layout> layout_of(const plan::Program& program, const plan::Options
   request.globals_size = program.globals_size;
   request.direct_size = program.direct_size;
   request.self_size = program.self_size;
-  for (const plan::Clause& clause : program.clauses) {
-    request.scratch_size = std::max<std::uint64_t>(request.scratch_size, clause.scratch_size);
-  }
-  request.scratch_size += program.scratchsize;
+  request.scratch_size = codegen::scratch_size(program);
   request.threads = threads;
   const long cpus = std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));
   if (needs_chunks(program)) request.buffer_bytes = static_cast<std::uint64_t>(options.number("bufsize") * cpus);
