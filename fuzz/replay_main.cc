@@ -1,5 +1,6 @@
-// The main of a fuzz target that is built without libFuzzer: it replays the files given as arguments, so that
-// every compiler builds the target and a finding can be reproduced under a debugger.
+// The main of a fuzz target that is built without libFuzzer: it replays the files given as
+// arguments, so that every compiler builds the target and a finding can be reproduced under a
+// debugger.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,14 +1,16 @@
 // Addresses that cannot be mixed up.
 //
-// RemoteAddr: in the traced process. LinkAddr: as a file's symbols and program headers give it, before loading.
-// FileOffset: a position in a file. LoadBias is the one bridge: remote = link + bias (modulo 2^64).
+// RemoteAddr: in the traced process. LinkAddr: as a file's symbols and program headers give it,
+// before loading. FileOffset: a position in a file. LoadBias is the one bridge: remote = link +
+// bias (modulo 2^64).
 
 #pragma once
+
+#include <sys/types.h>
 
 #include <compare>
 #include <cstdint>
 #include <functional>
-#include <sys/types.h>
 
 namespace trapline {
 

@@ -1,6 +1,8 @@
-// A bounds-checked reader over bytes that may be hostile: a file, or memory that another process writes.
+// A bounds-checked reader over bytes that may be hostile: a file, or memory that another process
+// writes.
 //
-// A read past the end sets failed() and gives zero; so a parser reads a whole structure and checks once.
+// A read past the end sets failed() and gives zero; so a parser reads a whole structure and checks
+// once.
 
 #pragma once
 

@@ -1,8 +1,8 @@
 // Result<T>: what a fallible function returns.
 //
-// A Result carries a value or an Error. Callers branch on the error's code; its text is for people, and each
-// layer adds in front what it was doing. kTargetGone is ordinary everywhere: a traced process may end at any
-// moment, and callers end cleanly.
+// A Result carries a value or an Error. Callers branch on the error's code; its text is for people,
+// and each layer adds in front what it was doing. kTargetGone is ordinary everywhere: a traced
+// process may end at any moment, and callers end cleanly.
 
 #pragma once
 
@@ -31,7 +31,8 @@ class [[nodiscard]] Error {
   Error(ErrorCode code, std::string text, int os_errno = 0)
       : text_(std::move(text)), os_errno_(os_errno), code_(code) {}
 
-  // The error of a system call that just failed: ESRCH becomes kTargetGone only where the caller says so.
+  // The error of a system call that just failed: ESRCH becomes kTargetGone only where the caller
+  // says so.
   static Error os(int err, std::string_view doing) {
     return {ErrorCode::kOs, std::string(doing) + ": " + std::strerror(err), err};
   }
@@ -63,19 +64,19 @@ class [[nodiscard]] Result : public std::expected<T, Error> {
 
 // Returns the error of a Result<> expression to the caller, or goes on.
 #define TL_TRY(expression) TL_TRY_(TL_CONCAT(tl_result_, __LINE__), expression)
-#define TL_TRY_(name, expression)                                              \
-  do {                                                                         \
-    if (auto name = (expression); !name) {                                     \
-      return ::trapline::Error(std::move(name).error());                       \
-    }                                                                          \
+#define TL_TRY_(name, expression)                        \
+  do {                                                   \
+    if (auto name = (expression); !name) {               \
+      return ::trapline::Error(std::move(name).error()); \
+    }                                                    \
   } while (false)
 
 // TL_TRY_ASSIGN(auto x, f()): the value of a Result, or a return with its error.
 #define TL_TRY_ASSIGN(declaration, expression) \
   TL_TRY_ASSIGN_(TL_CONCAT(tl_result_, __LINE__), declaration, expression)
-#define TL_TRY_ASSIGN_(name, declaration, expression)                       \
-  auto name = (expression);                                                 \
-  if (!name) return ::trapline::Error(std::move(name).error());             \
+#define TL_TRY_ASSIGN_(name, declaration, expression)           \
+  auto name = (expression);                                     \
+  if (!name) return ::trapline::Error(std::move(name).error()); \
   declaration = std::move(*name)
 
 }  // namespace trapline

@@ -30,7 +30,8 @@ std::uint32_t record_bytes(const plan::Clause& clause) {
 
 std::uint32_t register_home_size(const plan::Program& program) {
   std::size_t cells = 0;
-  for (const plan::Clause& clause : program.clauses) cells = std::max<std::size_t>(cells, clause.register_count);
+  for (const plan::Clause& clause : program.clauses)
+    cells = std::max<std::size_t>(cells, clause.register_count);
   return static_cast<std::uint32_t>((cells + program.variables.size() + kOwnCells) * 8);
 }
 
@@ -68,7 +69,8 @@ llvm::Function* BodyEmitter::declare(const std::string& name) {
   std::vector<llvm::Type*> parameters(kArgumentRegisters, builder_.getInt64Ty());
   parameters.push_back(builder_.getPtrTy());
   auto* type = llvm::FunctionType::get(builder_.getVoidTy(), parameters, false);
-  auto* function = llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, name, module_.ir());
+  auto* function =
+      llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, name, module_.ir());
   function->setCallingConv(llvm::CallingConv::PreserveMost);
   function->addParamAttr(kSiteParameter, llvm::Attribute::Nest);
   function->setDSOLocal(true);
@@ -83,12 +85,14 @@ void BodyEmitter::emit_prologue() {
   builder_.SetInsertPoint(run);
   slot_ = builder_.CreatePtrToInt(slot, builder_.getInt64Ty());
   arena_ = site_field(offsetof(wire::ProbeSite, arena), 8);
-  if (needs_.thread) thread_ = builder_.CreateZExt(call("tl_thread", site_, slot_), builder_.getInt64Ty());
+  if (needs_.thread)
+    thread_ = builder_.CreateZExt(call("tl_thread", site_, slot_), builder_.getInt64Ty());
   if (!needs_.level) return;
   llvm::AllocaInst* epoch = builder_.CreateAlloca(builder_.getInt64Ty(), nullptr, "epoch");
   Value* depth = call("tl_take_level", site_, slot_, epoch);
   Block* taken = new_block("level");
-  builder_.CreateCondBr(builder_.CreateICmpEQ(depth, builder_.getInt32(wire::kLevels)), return_, taken);
+  builder_.CreateCondBr(builder_.CreateICmpEQ(depth, builder_.getInt32(wire::kLevels)), return_,
+                        taken);
   builder_.SetInsertPoint(taken);
   depth_ = depth;
   epoch_ = builder_.CreateLoad(builder_.getInt64Ty(), epoch);
@@ -117,7 +121,8 @@ void BodyEmitter::prepare_variables() {
   }
 }
 
-// ------------------------------------------------------------------------------------------------------- clauses
+// -------------------------------------------------------------------------------------------------------
+// clauses
 
 void BodyEmitter::emit_clause(std::uint32_t index) {
   start_clause(index);
@@ -152,7 +157,8 @@ void BodyEmitter::start_clause(std::uint32_t index) {
   for (const Instruction& instruction : clause_->code) {
     const bool jumps = instruction.op == Op::kJump || instruction.op == Op::kJumpIfZero ||
                        instruction.op == Op::kJumpIfNotZero;
-    if (jumps && blocks_[instruction.target] == nullptr) blocks_[instruction.target] = new_block("at");
+    if (jumps && blocks_[instruction.target] == nullptr)
+      blocks_[instruction.target] = new_block("at");
   }
   end_ = new_block("end");
   fault_ = new_block("fault");
@@ -161,7 +167,8 @@ void BodyEmitter::start_clause(std::uint32_t index) {
   fault_address_ = at_fault.CreatePHI(builder_.getInt64Ty(), 2, "address");
 }
 
-// The record of a clause that ended well is committed; that of one that faulted is given back, and a fault is recorded.
+// The record of a clause that ended well is committed; that of one that faulted is given back, and
+// a fault is recorded.
 void BodyEmitter::finish_clause(Block* end, Block* faulted, Block* next) {
   builder_.SetInsertPoint(end);
   if (clause_->has_record) {
@@ -264,8 +271,8 @@ void BodyEmitter::emit_reserve() {
   builder_.CreateCondBr(builder_.CreateIsNull(record), end_, reserved);
   builder_.SetInsertPoint(reserved);
   write(record_, builder_.CreatePtrToInt(record, builder_.getInt64Ty()));
-  call("tl_fill_header", record, site_, slot_, size, builder_.getInt32(clause_index_), builder_.getInt32(wire::kRecordData),
-       thread(), firing_time());
+  call("tl_fill_header", record, site_, slot_, size, builder_.getInt32(clause_index_),
+       builder_.getInt32(wire::kRecordData), thread(), firing_time());
 }
 
 void BodyEmitter::fault_if(Value* condition, Fault fault, Value* address) {
@@ -282,7 +289,8 @@ void BodyEmitter::fault_unless(Value* status, Fault fault, Value* address) {
   fault_if(builder_.CreateIsNull(status), fault, address);
 }
 
-// ------------------------------------------------------------------------------------------------------- helpers
+// -------------------------------------------------------------------------------------------------------
+// helpers
 
 llvm::BasicBlock* BodyEmitter::new_block(const char* name) {
   return llvm::BasicBlock::Create(module_.context(), name, function_);
@@ -290,7 +298,8 @@ llvm::BasicBlock* BodyEmitter::new_block(const char* name) {
 
 void BodyEmitter::go_to(Block* block) { builder_.CreateBr(block); }
 
-// In scratch a cell is read and written as often as the plan does: LLVM is not to keep it anywhere else.
+// In scratch a cell is read and written as often as the plan does: LLVM is not to keep it anywhere
+// else.
 BodyEmitter::Cell BodyEmitter::cell(const char* name) {
   if (home_ == RegisterHome::kScratch) return scratch(layout_.scratch_size - 8 * ++cells_);
   llvm::IRBuilder<> at_entry(entry_, entry_->begin());
@@ -323,10 +332,12 @@ llvm::Value* BodyEmitter::arena() {
   return reread(add(address, offsetof(wire::ProbeSite, arena)), 8);
 }
 llvm::Value* BodyEmitter::thread() {
-  return home_ == RegisterHome::kMachine ? thread_ : reread(add(slot_, offsetof(wire::Slot, tid)), 4);
+  return home_ == RegisterHome::kMachine ? thread_
+                                         : reread(add(slot_, offsetof(wire::Slot, tid)), 4);
 }
 llvm::Value* BodyEmitter::epoch() {
-  return home_ == RegisterHome::kMachine ? epoch_ : reread(add(level_, offsetof(wire::Level, entered)), 8);
+  return home_ == RegisterHome::kMachine ? epoch_
+                                         : reread(add(level_, offsetof(wire::Level, entered)), 8);
 }
 llvm::Value* BodyEmitter::depth() {
   if (home_ == RegisterHome::kMachine) return depth_;
@@ -348,11 +359,13 @@ llvm::Value* BodyEmitter::text(plan::Reg reg) {
 llvm::Value* BodyEmitter::extend(Value* value, std::uint32_t size, bool is_signed) {
   if (size >= 8) return value;
   Value* low = builder_.CreateTrunc(value, builder_.getIntNTy(size * 8));
-  return is_signed ? builder_.CreateSExt(low, builder_.getInt64Ty()) : builder_.CreateZExt(low, builder_.getInt64Ty());
+  return is_signed ? builder_.CreateSExt(low, builder_.getInt64Ty())
+                   : builder_.CreateZExt(low, builder_.getInt64Ty());
 }
 
 llvm::Value* BodyEmitter::load(Value* address, std::uint32_t size, bool is_signed) {
-  Value* value = builder_.CreateAlignedLoad(builder_.getIntNTy(size * 8), pointer(address), llvm::Align(1));
+  Value* value =
+      builder_.CreateAlignedLoad(builder_.getIntNTy(size * 8), pointer(address), llvm::Align(1));
   return is_signed ? builder_.CreateSExt(value, builder_.getInt64Ty())
                    : builder_.CreateZExt(value, builder_.getInt64Ty());
 }

@@ -1,11 +1,12 @@
 // Emits one probe body as LLVM IR: prologue, clauses in order, epilogue.
 //
-// A plan's registers become stack variables of the IR, which LLVM turns into machine registers; so do integer `this`
-// variables, the firing's time and the like. Addresses are 64-bit integers throughout, as in the plan.
+// A plan's registers become stack variables of the IR, which LLVM turns into machine registers; so
+// do integer `this` variables, the firing's time and the like. Addresses are 64-bit integers
+// throughout, as in the plan.
 //
-// The work is split by concept: body_emitter.cc (frame and control flow), emit_values.cc (arithmetic, arguments,
-// builtins, strings, memory), emit_variables.cc (variables, arrays, keys), emit_aggregate.cc.
-// Precondition of all: validate() accepted the plan.
+// The work is split by concept: body_emitter.cc (frame and control flow), emit_values.cc
+// (arithmetic, arguments, builtins, strings, memory), emit_variables.cc (variables, arrays, keys),
+// emit_aggregate.cc. Precondition of all: validate() accepted the plan.
 
 #pragma once
 
@@ -31,8 +32,8 @@ std::uint32_t register_home_size(const plan::Program& program);
 
 class BodyEmitter {
  public:
-  BodyEmitter(Module& module, const plan::Program& program, const wire::Layout& layout, const BodyRequest& request,
-              RegisterHome home);
+  BodyEmitter(Module& module, const plan::Program& program, const wire::Layout& layout,
+              const BodyRequest& request, RegisterHome home);
 
   llvm::Function* emit(const std::string& name);
 
@@ -72,7 +73,8 @@ class BodyEmitter {
   // emit_variables.cc
   Value* scalar_address(const plan::Variable& variable);
   Value* load_scalar(const plan::Variable& variable, std::uint32_t index);
-  void store_scalar(const plan::Variable& variable, std::uint32_t index, const Instruction& instruction);
+  void store_scalar(const plan::Variable& variable, std::uint32_t index,
+                    const Instruction& instruction);
   Value* load_element(const Instruction& instruction);
   void store_element(const Instruction& instruction);
   struct Key {
@@ -87,7 +89,8 @@ class BodyEmitter {
   // emit_aggregate.cc
   void emit_aggregate(const Instruction& instruction);
   void emit_direct(const plan::Aggregation& aggregation, const Instruction& instruction);
-  Value* find_entry(const plan::Aggregation& aggregation, const Instruction& instruction, Value* bin);
+  Value* find_entry(const plan::Aggregation& aggregation, const Instruction& instruction,
+                    Value* bin);
   Value* bin_of(const plan::Aggregation& aggregation, Value* value);
 
   // Small helpers.
@@ -131,23 +134,23 @@ class BodyEmitter {
   // The body.
   llvm::Function* function_ = nullptr;
   Block* entry_ = nullptr;
-  Block* leave_ = nullptr;     // gives the level back
+  Block* leave_ = nullptr;  // gives the level back
   Block* return_ = nullptr;
-  Value* site_ = nullptr;      // pointer
-  Value* slot_ = nullptr;      // integers from here on
+  Value* site_ = nullptr;  // pointer
+  Value* slot_ = nullptr;  // integers from here on
   Value* arena_ = nullptr;
-  Value* thread_ = nullptr;    // the id; nullptr: not needed
-  Value* depth_ = nullptr;     // nullptr: no level
+  Value* thread_ = nullptr;  // the id; nullptr: not needed
+  Value* depth_ = nullptr;   // nullptr: no level
   Value* epoch_ = nullptr;
   Value* level_ = nullptr;
   Value* scratch_ = nullptr;
-  std::uint32_t cells_ = 0;    // in scratch
-  Cell time_ = nullptr;        // raw clock; 0: not read yet
-  Cell word_ = nullptr;        // where the runtime puts a word that it found
-  Cell record_ = nullptr;      // address of the clause's record; 0: none
-  Cell exiting_ = nullptr;     // whether the clause ran exit()
-  Cell dynamic_ = nullptr;     // bytes of dynamic scratch that the clause used
-  std::vector<Cell> this_;     // by variable: integers of scope this; nullptr for others
+  std::uint32_t cells_ = 0;  // in scratch
+  Cell time_ = nullptr;      // raw clock; 0: not read yet
+  Cell word_ = nullptr;      // where the runtime puts a word that it found
+  Cell record_ = nullptr;    // address of the clause's record; 0: none
+  Cell exiting_ = nullptr;   // whether the clause ran exit()
+  Cell dynamic_ = nullptr;   // bytes of dynamic scratch that the clause used
+  std::vector<Cell> this_;   // by variable: integers of scope this; nullptr for others
 
   // The clause being emitted.
   std::uint32_t clause_index_ = 0;

@@ -17,13 +17,15 @@ namespace {
 
 std::string body_name(std::size_t index) { return "trapline_body_" + std::to_string(index); }
 
-// One attempt; `homes`: where each body keeps its registers. `stacks`, filled in: what each body uses.
+// One attempt; `homes`: where each body keeps its registers. `stacks`, filled in: what each body
+// uses.
 struct Attempt {
   ObjectCode code;
   std::vector<std::uint32_t> stacks;
 };
 
-Result<Attempt> attempt(const plan::Program& program, const wire::Layout& layout, std::span<const BodyRequest> bodies,
+Result<Attempt> attempt(const plan::Program& program, const wire::Layout& layout,
+                        std::span<const BodyRequest> bodies,
                         const std::vector<RegisterHome>& homes) {
   TL_TRY_ASSIGN(const auto module, Module::create(layout));
   std::vector<std::string> names;
@@ -32,16 +34,19 @@ Result<Attempt> attempt(const plan::Program& program, const wire::Layout& layout
     BodyEmitter(*module, program, layout, bodies[i], homes[i]).emit(names.back());
   }
   TL_TRY_ASSIGN(const EmittedObject object, emit_object(*module, names));
-  TL_TRY_ASSIGN(LinkedObject linked, link_object(std::as_bytes(std::span(object.elf.data(), object.elf.size()))));
+  TL_TRY_ASSIGN(LinkedObject linked,
+                link_object(std::as_bytes(std::span(object.elf.data(), object.elf.size()))));
 
   Attempt result;
   ObjectCode& code = result.code;
   code.code = {0, linked.code_size};
-  code.constants = {linked.constants_offset, static_cast<std::uint32_t>(linked.bytes.size()) - linked.constants_offset};
+  code.constants = {linked.constants_offset,
+                    static_cast<std::uint32_t>(linked.bytes.size()) - linked.constants_offset};
   code.bytes = std::move(linked.bytes);
   for (const std::string& name : names) {
     const auto entry = linked.functions.find(name);
-    if (entry == linked.functions.end()) return Error(ErrorCode::kInternal, "code generation: a body got lost");
+    if (entry == linked.functions.end())
+      return Error(ErrorCode::kInternal, "code generation: a body got lost");
     code.entries.push_back(entry->second);
     TL_TRY_ASSIGN(const std::uint32_t stack, stack_bound(name, object.calls, linked.stack_sizes));
     result.stacks.push_back(stack);
@@ -58,10 +63,12 @@ Result<Attempt> attempt(const plan::Program& program, const wire::Layout& layout
 }  // namespace
 
 std::uint32_t scratch_size(const plan::Program& program) {
-  return static_scratch_size(program) + ((program.scratchsize + 7) & ~7U) + register_home_size(program);
+  return static_scratch_size(program) + ((program.scratchsize + 7) & ~7U) +
+         register_home_size(program);
 }
 
-// Bodies whose registers took too much of the stack are compiled again, with their registers in scratch.
+// Bodies whose registers took too much of the stack are compiled again, with their registers in
+// scratch.
 Result<ObjectCode> compile(const plan::Program& program, const wire::Layout& layout,
                            std::span<const BodyRequest> bodies) {
   TL_TRY(validate(program, layout, bodies));
@@ -73,13 +80,15 @@ Result<ObjectCode> compile(const plan::Program& program, const wire::Layout& lay
     if (first.stacks[i] > kMaxBodyStack) homes[i] = RegisterHome::kScratch;
   }
   if (scratch_size(program) > layout.scratch_size) {
-    return Error(ErrorCode::kUnsupported, "a clause needs more of the target's stack than a probe may use");
+    return Error(ErrorCode::kUnsupported,
+                 "a clause needs more of the target's stack than a probe may use");
   }
   TL_TRY_ASSIGN(Attempt second, attempt(program, layout, bodies, homes));
   if (second.code.max_stack > kMaxBodyStack) {
-    return Error(ErrorCode::kUnsupported, "a clause needs " + std::to_string(second.code.max_stack) +
-                                              " bytes of the target's stack, of which a probe may use " +
-                                              std::to_string(kMaxBodyStack));
+    return Error(ErrorCode::kUnsupported,
+                 "a clause needs " + std::to_string(second.code.max_stack) +
+                     " bytes of the target's stack, of which a probe may use " +
+                     std::to_string(kMaxBodyStack));
   }
   return std::move(second.code);
 }

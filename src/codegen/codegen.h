@@ -1,12 +1,14 @@
 // From clauses to machine code: probe bodies that run in the traced process.
 //
-// A body is `preserve_mostcc void body(i64 a0..a5, ptr site)`: called with the six integer argument registers as the
-// probed code has them and a `const wire::ProbeSite*` in r10, it preserves every general register but r11, and
-// touches no vector or x87 register. Flags and r10 are the trampoline's to save. Everything a body needs is found
-// through its site; so the object has no relocation left and may lie anywhere.
+// A body is `preserve_mostcc void body(i64 a0..a5, ptr site)`: called with the six integer argument
+// registers as the probed code has them and a `const wire::ProbeSite*` in r10, it preserves every
+// general register but r11, and touches no vector or x87 register. Flags and r10 are the
+// trampoline's to save. Everything a body needs is found through its site; so the object has no
+// relocation left and may lie anywhere.
 //
-// A body does, in this order: read the site's alive word and the arena's state (return if it is not to run); find the
-// thread's slot; take a level, if it needs one; run its clauses; give the level back.
+// A body does, in this order: read the site's alive word and the arena's state (return if it is not
+// to run); find the thread's slot; take a level, if it needs one; run its clauses; give the level
+// back.
 
 #pragma once
 
@@ -23,8 +25,10 @@ namespace trapline::codegen {
 
 // What arg0..arg9 are.
 enum class SiteKind : std::uint8_t {
-  kEntry,   // arg0..5: the argument registers; arg6..9: on the stack, as the System V ABI passes them
-  kReturn,  // arg0: the instruction's offset in its function; arg1: the value, passed as the body's first parameter
+  kEntry,   // arg0..5: the argument registers; arg6..9: on the stack, as the System V ABI passes
+            // them
+  kReturn,  // arg0: the instruction's offset in its function; arg1: the value, passed as the body's
+            // first parameter
 };
 
 // One firing of `clauses` (indices into Program::clauses), in this order.
@@ -33,7 +37,8 @@ struct BodyRequest {
   std::vector<std::uint32_t> clauses;
 };
 
-// Bytes of the target's stack that a body and its helpers use at most, the return address of the call included.
+// Bytes of the target's stack that a body and its helpers use at most, the return address of the
+// call included.
 inline constexpr std::uint32_t kMaxBodyStack = 256;
 
 struct Span {
@@ -47,20 +52,21 @@ struct ObjectCode {
   Span code;                           // instructions
   Span constants;                      // read-only data; size 0 for most objects
   std::uint32_t max_stack = 0;         // bytes, at most kMaxBodyStack
-  // System calls that some body may make. gettid only while a thread has no thread pointer (wire::kEarly) or where
-  // Header::tid_offset is 0; clock_gettime for vtimestamp, or where Header::tsc_mult is 0.
+  // System calls that some body may make. gettid only while a thread has no thread pointer
+  // (wire::kEarly) or where Header::tid_offset is 0; clock_gettime for vtimestamp, or where
+  // Header::tsc_mult is 0.
   bool calls_gettid = false;
   bool calls_process_vm_readv = false;
   bool calls_clock_gettime = false;
 };
 inline constexpr std::uint32_t kObjectAlignment = 64;
 
-// What LayoutRequest::scratch_size has to be for a program: static and dynamic scratch, and room for the registers of
-// bodies that would use too much of the target's stack.
+// What LayoutRequest::scratch_size has to be for a program: static and dynamic scratch, and room
+// for the registers of bodies that would use too much of the target's stack.
 std::uint32_t scratch_size(const plan::Program& program);
 
-// Errors: kUnsupported for what cannot be compiled (a body too large for its stack, a record larger than a chunk);
-// kInternal for a plan that breaks its own rules, or a failure of LLVM.
+// Errors: kUnsupported for what cannot be compiled (a body too large for its stack, a record larger
+// than a chunk); kInternal for a plan that breaks its own rules, or a failure of LLVM.
 Result<ObjectCode> compile(const plan::Program& program, const wire::Layout& layout,
                            std::span<const BodyRequest> bodies);
 

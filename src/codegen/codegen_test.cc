@@ -1,4 +1,5 @@
-// Compiled bodies, run in this process: the frame (registers, states, slots, levels), direct and keyed aggregations.
+// Compiled bodies, run in this process: the frame (registers, states, slots, levels), direct and
+// keyed aggregations.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -53,7 +54,8 @@ Program quantize_arg0() {
 
 const std::vector<BodyRequest> kOneBody = {{SiteKind::kEntry, {0}}};
 
-// ------------------------------------------------------------------------------------------------------- the frame
+// -------------------------------------------------------------------------------------------------------
+// the frame
 
 TEST(Body, DirectCountCounts) {
   Target target(count_direct(), kOneBody);
@@ -93,7 +95,8 @@ TEST(Body, PreservesEveryRegisterButR11) {
   for (int round = 0; round < 3; ++round) {  // the first makes slots, chunks and entries
     CallFrame frame{};
     for (std::size_t i = 0; i < frame.in.size(); ++i) frame.in[i] = 0x1111111111111111u * (i + 1);
-    for (std::size_t i = 0; i < frame.vector_in.size(); ++i) frame.vector_in[i] = static_cast<unsigned char>(i * 7);
+    for (std::size_t i = 0; i < frame.vector_in.size(); ++i)
+      frame.vector_in[i] = static_cast<unsigned char>(i * 7);
     trapline_test_call(target.body(), &target.site(), &frame);
     frame.in[kR10] = reinterpret_cast<std::uint64_t>(&target.site());
     for (std::size_t i = 0; i < frame.in.size(); ++i) {
@@ -135,7 +138,8 @@ TEST(Body, EarlyThreadsAreKnownByTheirIds) {
   target.fire({5});
   target.fire({5});
   ASSERT_EQ(target.slots().size(), 1u);
-  EXPECT_EQ(target.slots()[0]->owner, wire::kOwnerIsTid | static_cast<std::uint64_t>(::syscall(SYS_gettid)));
+  EXPECT_EQ(target.slots()[0]->owner,
+            wire::kOwnerIsTid | static_cast<std::uint64_t>(::syscall(SYS_gettid)));
   target.header().state = wire::kActive;
   target.fire({5});
   EXPECT_EQ(target.slots().size(), 2u);
@@ -195,7 +199,8 @@ TEST(Body, FindsItsSlotBehindForeignOnes) {
   EXPECT_EQ(target.header().drops_no_slot, 0u);
 }
 
-// ---------------------------------------------------------------------------------------------- keyed aggregations
+// ----------------------------------------------------------------------------------------------
+// keyed aggregations
 
 TEST(Aggregation, CountByIntegerKey) {
   Target target(count_arg0_keyed(), kOneBody);
@@ -233,8 +238,10 @@ TEST(Aggregation, AnEmptyPoolIsACountedDrop) {
 TEST(Aggregation, KeysOfSeveralComponents) {
   Program program;
   add_string(program, "a string constant");
-  const auto count = add_aggregation(program, AggregationKind::kCount, {integer(4, false), integer(2)});
-  const auto sum = add_aggregation(program, AggregationKind::kSum, {integer(), text(), integer(), integer()});
+  const auto count =
+      add_aggregation(program, AggregationKind::kCount, {integer(4, false), integer(2)});
+  const auto sum =
+      add_aggregation(program, AggregationKind::kSum, {integer(), text(), integer(), integer()});
   ClauseBuilder clause;
   const Reg a = clause.argument(0);
   const Reg b = clause.argument(1);
@@ -263,8 +270,8 @@ TEST(Aggregation, KeysOfSeveralComponents) {
 TEST(Aggregation, EveryKindWithoutKeys) {
   Program program;
   std::vector<std::uint32_t> numbers;
-  for (const auto kind : {AggregationKind::kSum, AggregationKind::kMin, AggregationKind::kMax, AggregationKind::kAvg,
-                          AggregationKind::kStddev}) {
+  for (const auto kind : {AggregationKind::kSum, AggregationKind::kMin, AggregationKind::kMax,
+                          AggregationKind::kAvg, AggregationKind::kStddev}) {
     numbers.push_back(add_aggregation(program, kind));
   }
   const auto linear = add_aggregation(program, AggregationKind::kLquantize, {}, {-10, 5, 4});
@@ -302,7 +309,8 @@ TEST(Aggregation, EveryKindWithoutKeys) {
 TEST(Aggregation, HistogramsByKeyAndSparseOnes) {
   Program program;
   const auto dense = add_aggregation(program, AggregationKind::kQuantize, {integer()});
-  const auto sparse = add_aggregation(program, AggregationKind::kLquantize, {integer()}, {0, 1, 5000});
+  const auto sparse =
+      add_aggregation(program, AggregationKind::kLquantize, {integer()}, {0, 1, 5000});
   ASSERT_TRUE(program.aggregations[sparse].sparse);
   ClauseBuilder clause;
   const Reg key = clause.argument(0);

@@ -1,4 +1,5 @@
-// Updates of aggregations: direct cells for those without keys, table entries for the others. See body_emitter.h.
+// Updates of aggregations: direct cells for those without keys, table entries for the others. See
+// body_emitter.h.
 
 #include "codegen/body_emitter.h"
 
@@ -27,14 +28,18 @@ bool is_histogram(AggregationKind kind) {
 }  // namespace
 
 llvm::Value* BodyEmitter::bin_of(const Aggregation& aggregation, Value* value) {
-  const auto parameter = [&](int n) { return static_cast<std::uint64_t>(aggregation.parameters[n]); };
+  const auto parameter = [&](int n) {
+    return static_cast<std::uint64_t>(aggregation.parameters[n]);
+  };
   switch (aggregation.kind) {
     case AggregationKind::kQuantize:
       return call("tl_quantize_bin", value);
     case AggregationKind::kLquantize:
-      return call("tl_lquantize_bin", value, constant(parameter(0)), constant(parameter(1)), constant(parameter(2)));
+      return call("tl_lquantize_bin", value, constant(parameter(0)), constant(parameter(1)),
+                  constant(parameter(2)));
     default: {
-      const std::uint64_t shape = parameter(0) | parameter(1) << 16 | parameter(2) << 32 | parameter(3) << 48;
+      const std::uint64_t shape =
+          parameter(0) | parameter(1) << 16 | parameter(2) << 32 | parameter(3) << 48;
       return call("tl_llquantize_bin", value, constant(shape));
     }
   }
@@ -53,9 +58,11 @@ void BodyEmitter::emit_direct(const Aggregation& aggregation, const Instruction&
 }
 
 // The entry's value; null: dropped and counted.
-llvm::Value* BodyEmitter::find_entry(const Aggregation& aggregation, const Instruction& instruction, Value* bin) {
+llvm::Value* BodyEmitter::find_entry(const Aggregation& aggregation, const Instruction& instruction,
+                                     Value* bin) {
   Value* number = constant(instruction.variable);
-  Value* shape = constant(std::uint64_t{aggregation.value_words} << 2 | initial_of(aggregation.kind));
+  Value* shape =
+      constant(std::uint64_t{aggregation.value_words} << 2 | initial_of(aggregation.kind));
   std::vector<Value*> words;
   bool integers = true;
   for (const plan::Operand& operand : instruction.operands) {
@@ -66,7 +73,8 @@ llvm::Value* BodyEmitter::find_entry(const Aggregation& aggregation, const Instr
   if (integers && words.size() <= kShortKey) {
     Value* count = builder_.getInt32(static_cast<std::uint32_t>(words.size()));
     words.resize(kShortKey, constant(0));
-    return call("tl_find_short", site_, slot_, level_, epoch(), number, count, words[0], words[1], shape);
+    return call("tl_find_short", site_, slot_, level_, epoch(), number, count, words[0], words[1],
+                shape);
   }
   const Key key = write_key(instruction, {}, bin);
   Value* hash = call("tl_hash_words", call("tl_hash_start", number), key.address, key.words);

@@ -36,31 +36,53 @@ bool BodyEmitter::emit_arithmetic(const Instruction& i) {
   };
   const auto shift = [&] { return builder_.CreateAnd(get(i.b), constant(kShiftMask)); };
   switch (i.op) {
-    case Op::kConst: return result(constant(static_cast<std::uint64_t>(i.immediate)));
-    case Op::kMove: return result(get(i.a));
-    case Op::kAdd: return result(builder_.CreateAdd(get(i.a), get(i.b)));
-    case Op::kSub: return result(builder_.CreateSub(get(i.a), get(i.b)));
-    case Op::kMul: return result(builder_.CreateMul(get(i.a), get(i.b)));
+    case Op::kConst:
+      return result(constant(static_cast<std::uint64_t>(i.immediate)));
+    case Op::kMove:
+      return result(get(i.a));
+    case Op::kAdd:
+      return result(builder_.CreateAdd(get(i.a), get(i.b)));
+    case Op::kSub:
+      return result(builder_.CreateSub(get(i.a), get(i.b)));
+    case Op::kMul:
+      return result(builder_.CreateMul(get(i.a), get(i.b)));
     case Op::kDivSigned:
     case Op::kDivUnsigned:
     case Op::kRemSigned:
-    case Op::kRemUnsigned: return result(divide(i));
-    case Op::kAnd: return result(builder_.CreateAnd(get(i.a), get(i.b)));
-    case Op::kOr: return result(builder_.CreateOr(get(i.a), get(i.b)));
-    case Op::kXor: return result(builder_.CreateXor(get(i.a), get(i.b)));
-    case Op::kShiftLeft: return result(builder_.CreateShl(get(i.a), shift()));
-    case Op::kShiftRight: return result(builder_.CreateLShr(get(i.a), shift()));
-    case Op::kShiftRightSigned: return result(builder_.CreateAShr(get(i.a), shift()));
-    case Op::kEqual: return flag(llvm::CmpInst::ICMP_EQ);
-    case Op::kNotEqual: return flag(llvm::CmpInst::ICMP_NE);
-    case Op::kLess: return flag(llvm::CmpInst::ICMP_SLT);
-    case Op::kLessEqual: return flag(llvm::CmpInst::ICMP_SLE);
-    case Op::kLessUnsigned: return flag(llvm::CmpInst::ICMP_ULT);
-    case Op::kLessEqualUnsigned: return flag(llvm::CmpInst::ICMP_ULE);
-    case Op::kNegate: return result(builder_.CreateNeg(get(i.a)));
-    case Op::kComplement: return result(builder_.CreateNot(get(i.a)));
-    case Op::kExtend: return result(extend(get(i.a), i.size, i.is_signed));
-    default: return false;
+    case Op::kRemUnsigned:
+      return result(divide(i));
+    case Op::kAnd:
+      return result(builder_.CreateAnd(get(i.a), get(i.b)));
+    case Op::kOr:
+      return result(builder_.CreateOr(get(i.a), get(i.b)));
+    case Op::kXor:
+      return result(builder_.CreateXor(get(i.a), get(i.b)));
+    case Op::kShiftLeft:
+      return result(builder_.CreateShl(get(i.a), shift()));
+    case Op::kShiftRight:
+      return result(builder_.CreateLShr(get(i.a), shift()));
+    case Op::kShiftRightSigned:
+      return result(builder_.CreateAShr(get(i.a), shift()));
+    case Op::kEqual:
+      return flag(llvm::CmpInst::ICMP_EQ);
+    case Op::kNotEqual:
+      return flag(llvm::CmpInst::ICMP_NE);
+    case Op::kLess:
+      return flag(llvm::CmpInst::ICMP_SLT);
+    case Op::kLessEqual:
+      return flag(llvm::CmpInst::ICMP_SLE);
+    case Op::kLessUnsigned:
+      return flag(llvm::CmpInst::ICMP_ULT);
+    case Op::kLessEqualUnsigned:
+      return flag(llvm::CmpInst::ICMP_ULE);
+    case Op::kNegate:
+      return result(builder_.CreateNeg(get(i.a)));
+    case Op::kComplement:
+      return result(builder_.CreateNot(get(i.a)));
+    case Op::kExtend:
+      return result(extend(get(i.a), i.size, i.is_signed));
+    default:
+      return false;
   }
 }
 
@@ -84,7 +106,8 @@ bool BodyEmitter::emit_text_or_memory(const Instruction& i) {
   switch (i.op) {
     case Op::kString: {
       std::uint64_t offset = layout_.strings;
-      for (std::int64_t s = 0; s < i.immediate; ++s) offset += program_.strings[static_cast<std::size_t>(s)].size() + 1;
+      for (std::int64_t s = 0; s < i.immediate; ++s)
+        offset += program_.strings[static_cast<std::size_t>(s)].size() + 1;
       set(i.dst, add(arena(), offset));
       return true;
     }
@@ -113,7 +136,8 @@ bool BodyEmitter::emit_text_or_memory(const Instruction& i) {
   }
 }
 
-// ------------------------------------------------------------------------------------------- arguments, builtins
+// -------------------------------------------------------------------------------------------
+// arguments, builtins
 
 llvm::Value* BodyEmitter::argument(std::int64_t number) {
   if (request_.kind == SiteKind::kReturn) {
@@ -122,8 +146,10 @@ llvm::Value* BodyEmitter::argument(std::int64_t number) {
   }
   if (number < kArgumentRegisters) return function_->getArg(static_cast<unsigned>(number));
   // Valid until the body returns, whatever the body pushes.
-  Value* return_slot = builder_.CreateIntrinsic(llvm::Intrinsic::addressofreturnaddress, {builder_.getPtrTy()}, {});
-  Value* found = call("tl_stack_argument", site_, slot_, level_, word_, return_slot, constant(static_cast<std::uint64_t>(number)));
+  Value* return_slot =
+      builder_.CreateIntrinsic(llvm::Intrinsic::addressofreturnaddress, {builder_.getPtrTy()}, {});
+  Value* found = call("tl_stack_argument", site_, slot_, level_, word_, return_slot,
+                      constant(static_cast<std::uint64_t>(number)));
   fault_unless(found, Fault::kBadAddress, constant(0));
   return read(word_);
 }
@@ -145,26 +171,42 @@ llvm::Value* BodyEmitter::builtin(Builtin which) {
   using wire::ProbeSite;
   const auto site_text = [&](std::size_t offset) { return add(arena(), site_field(offset, 4)); };
   switch (which) {
-    case Builtin::kPid: return header_field(offsetof(Header, pid), 4);
-    case Builtin::kPpid: return header_field(offsetof(Header, ppid), 4);
-    case Builtin::kTid: return thread();
-    case Builtin::kUid: return header_field(offsetof(Header, uid), 4);
-    case Builtin::kGid: return header_field(offsetof(Header, gid), 4);
-    case Builtin::kCpu: return call("tl_processor", site_, slot_);
-    case Builtin::kProbeId: return site_field(offsetof(ProbeSite, id), 8);
-    case Builtin::kTimestamp: return call("tl_timestamp", site_, firing_time());
-    case Builtin::kWallTimestamp: return call("tl_wall_timestamp", site_, firing_time());
-    case Builtin::kVirtualTimestamp: return call("tl_virtual_timestamp");
-    case Builtin::kExecname: return add(arena(), header_field(offsetof(Header, execname), 4));
-    case Builtin::kProbeProvider: return site_text(offsetof(ProbeSite, provider));
-    case Builtin::kProbeModule: return site_text(offsetof(ProbeSite, module));
-    case Builtin::kProbeFunction: return site_text(offsetof(ProbeSite, function));
-    case Builtin::kProbeName: return site_text(offsetof(ProbeSite, name));
+    case Builtin::kPid:
+      return header_field(offsetof(Header, pid), 4);
+    case Builtin::kPpid:
+      return header_field(offsetof(Header, ppid), 4);
+    case Builtin::kTid:
+      return thread();
+    case Builtin::kUid:
+      return header_field(offsetof(Header, uid), 4);
+    case Builtin::kGid:
+      return header_field(offsetof(Header, gid), 4);
+    case Builtin::kCpu:
+      return call("tl_processor", site_, slot_);
+    case Builtin::kProbeId:
+      return site_field(offsetof(ProbeSite, id), 8);
+    case Builtin::kTimestamp:
+      return call("tl_timestamp", site_, firing_time());
+    case Builtin::kWallTimestamp:
+      return call("tl_wall_timestamp", site_, firing_time());
+    case Builtin::kVirtualTimestamp:
+      return call("tl_virtual_timestamp");
+    case Builtin::kExecname:
+      return add(arena(), header_field(offsetof(Header, execname), 4));
+    case Builtin::kProbeProvider:
+      return site_text(offsetof(ProbeSite, provider));
+    case Builtin::kProbeModule:
+      return site_text(offsetof(ProbeSite, module));
+    case Builtin::kProbeFunction:
+      return site_text(offsetof(ProbeSite, function));
+    case Builtin::kProbeName:
+      return site_text(offsetof(ProbeSite, name));
   }
   return constant(0);
 }
 
-// -------------------------------------------------------------------------------------- the traced process's memory
+// -------------------------------------------------------------------------------------- the traced
+// process's memory
 
 llvm::Value* BodyEmitter::load_memory(const Instruction& i) {
   Value* address = get(i.a);
@@ -178,7 +220,8 @@ llvm::Value* BodyEmitter::dynamic_scratch(Value* size) {
   const std::uint64_t start = static_scratch_size(program_);
   const std::uint64_t total = program_.scratchsize & ~7U;
   Value* used = read(dynamic_);
-  fault_if(builder_.CreateICmpUGT(size, builder_.CreateSub(constant(total), used)), Fault::kNoScratch, constant(0));
+  fault_if(builder_.CreateICmpUGT(size, builder_.CreateSub(constant(total), used)),
+           Fault::kNoScratch, constant(0));
   Value* rounded = builder_.CreateAnd(add(size, 7), constant(~std::uint64_t{7}));
   write(dynamic_, add(used, rounded));
   return add(scratch(static_cast<std::uint32_t>(start)), used);
@@ -200,11 +243,13 @@ llvm::Value* BodyEmitter::copy_in_text(const Instruction& i) {
     fault_if(builder_.CreateIsNull(size), Fault::kBadAddress, from);
   }
   Value* to = i.scratch != kNone ? scratch(i.scratch) : dynamic_scratch(constant(program_.strsize));
-  fault_unless(call("tl_copy_in_text", site_, slot_, level_, to, from, size), Fault::kBadAddress, from);
+  fault_unless(call("tl_copy_in_text", site_, slot_, level_, to, from, size), Fault::kBadAddress,
+               from);
   return to;
 }
 
-// ------------------------------------------------------------------------------------------------------- records
+// -------------------------------------------------------------------------------------------------------
+// records
 
 void BodyEmitter::emit_field(const Instruction& i) {
   const plan::Field& field = clause_->fields[static_cast<std::size_t>(i.immediate)];

@@ -34,7 +34,8 @@ llvm::Value* BodyEmitter::load_scalar(const Variable& variable, std::uint32_t in
   return load(scalar_address(variable), variable.type.size, variable.type.is_signed);
 }
 
-void BodyEmitter::store_scalar(const Variable& variable, std::uint32_t index, const Instruction& instruction) {
+void BodyEmitter::store_scalar(const Variable& variable, std::uint32_t index,
+                               const Instruction& instruction) {
   switch (variable.type.kind) {
     case ValueKind::kInteger: {
       if (this_[index] != nullptr) {
@@ -46,22 +47,27 @@ void BodyEmitter::store_scalar(const Variable& variable, std::uint32_t index, co
       return;
     }
     case ValueKind::kString:
-      call("tl_copy_text", scalar_address(variable), text(instruction.a), constant(variable.type.size));
+      call("tl_copy_text", scalar_address(variable), text(instruction.a),
+           constant(variable.type.size));
       return;
     case ValueKind::kBytes:
-      call("tl_copy_bytes", scalar_address(variable), text(instruction.a), constant(variable.type.size));
+      call("tl_copy_bytes", scalar_address(variable), text(instruction.a),
+           constant(variable.type.size));
       return;
   }
 }
 
-// --------------------------------------------------------------------------------------------------------- keys
+// ---------------------------------------------------------------------------------------------------------
+// keys
 
 llvm::Value* BodyEmitter::key_integer(const plan::Operand& operand) {
   return extend(get(operand.reg), operand.type.size, operand.type.is_signed);
 }
 
-// Writes a key into the instruction's scratch: words `before`, the operands, and a word `after` (or nullptr).
-BodyEmitter::Key BodyEmitter::write_key(const Instruction& instruction, std::vector<Value*> before, Value* after) {
+// Writes a key into the instruction's scratch: words `before`, the operands, and a word `after` (or
+// nullptr).
+BodyEmitter::Key BodyEmitter::write_key(const Instruction& instruction, std::vector<Value*> before,
+                                        Value* after) {
   // A key of no words has no scratch of its own.
   Value* start = scratch_;
   if (instruction.scratch != plan::kNone) start = scratch(instruction.scratch);
@@ -83,16 +89,18 @@ BodyEmitter::Key BodyEmitter::write_key(const Instruction& instruction, std::vec
   return {start, builder_.CreateLShr(builder_.CreateSub(next, start), constant(3))};
 }
 
-// ------------------------------------------------------------------------------------------- associative arrays
+// -------------------------------------------------------------------------------------------
+// associative arrays
 
 llvm::Constant* BodyEmitter::array_shape(const Variable& variable) {
-  const wire::DynvarShape shape{layout_.globals + variable.offset, variable.capacity, variable.cell_size,
-                                variable.type.size, variable.type.kind == ValueKind::kString ? 1U : 0U};
+  const wire::DynvarShape shape{layout_.globals + variable.offset, variable.capacity,
+                                variable.cell_size, variable.type.size,
+                                variable.type.kind == ValueKind::kString ? 1U : 0U};
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(&shape);
-  llvm::Constant* value =
-      llvm::ConstantDataArray::get(module_.context(), llvm::ArrayRef<std::uint8_t>(bytes, sizeof(shape)));
-  auto* global = new llvm::GlobalVariable(module_.ir(), value->getType(), true, llvm::GlobalValue::InternalLinkage,
-                                          value, "array");
+  llvm::Constant* value = llvm::ConstantDataArray::get(
+      module_.context(), llvm::ArrayRef<std::uint8_t>(bytes, sizeof(shape)));
+  auto* global = new llvm::GlobalVariable(module_.ir(), value->getType(), true,
+                                          llvm::GlobalValue::InternalLinkage, value, "array");
   global->setAlignment(llvm::Align(8));
   return global;
 }
@@ -104,7 +112,8 @@ llvm::Value* BodyEmitter::array_request(const Variable& array, const Key& key, V
 llvm::Value* BodyEmitter::load_element(const Instruction& instruction) {
   const Variable& array = program_.variables[instruction.variable];
   const bool is_self = array.scope == Scope::kSelf;
-  const Key key = write_key(instruction, is_self ? std::vector<Value*>{thread()} : std::vector<Value*>{}, nullptr);
+  const Key key = write_key(
+      instruction, is_self ? std::vector<Value*>{thread()} : std::vector<Value*>{}, nullptr);
   if (array.type.kind == ValueKind::kInteger) {
     write(word_, constant(0));
     call("tl_array_load", slot_, array_request(array, key, word_));
@@ -123,7 +132,8 @@ llvm::Value* BodyEmitter::load_element(const Instruction& instruction) {
 void BodyEmitter::store_element(const Instruction& instruction) {
   const Variable& array = program_.variables[instruction.variable];
   const bool is_self = array.scope == Scope::kSelf;
-  const Key key = write_key(instruction, is_self ? std::vector<Value*>{thread()} : std::vector<Value*>{}, nullptr);
+  const Key key = write_key(
+      instruction, is_self ? std::vector<Value*>{thread()} : std::vector<Value*>{}, nullptr);
   if (array.type.kind != ValueKind::kInteger) {
     call("tl_array_store", slot_, array_request(array, key, text(instruction.a)));
     return;

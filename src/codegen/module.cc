@@ -36,39 +36,48 @@ Result<std::unique_ptr<Module>> Module::create(const wire::Layout& layout) {
 Result<> Module::read_runtime() {
   const std::string_view bitcode = runtime_bitcode();
   const llvm::MemoryBufferRef buffer(llvm::StringRef(bitcode.data(), bitcode.size()), "runtime");
-  auto parsed = llvm::getLazyBitcodeModule(buffer, context_);  // bodies of functions are read when they are needed
+  auto parsed = llvm::getLazyBitcodeModule(
+      buffer, context_);  // bodies of functions are read when they are needed
   if (!parsed) {
-    return Error(ErrorCode::kInternal, "the runtime's bitcode: " + llvm::toString(parsed.takeError()));
+    return Error(ErrorCode::kInternal,
+                 "the runtime's bitcode: " + llvm::toString(parsed.takeError()));
   }
   module_ = std::move(*parsed);
   return {};
 }
 
-// The runtime reads an external constant `tl_layout`; with a value given, the optimizer folds every read of it.
+// The runtime reads an external constant `tl_layout`; with a value given, the optimizer folds every
+// read of it.
 void Module::define_layout(const wire::Layout& layout) {
   llvm::GlobalVariable* declared = module_->getGlobalVariable("tl_layout");
   if (declared == nullptr) return;
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(&layout);
-  llvm::Constant* value = llvm::ConstantDataArray::get(context_, llvm::ArrayRef<std::uint8_t>(bytes, sizeof(layout)));
-  auto* defined = new llvm::GlobalVariable(*module_, value->getType(), true, llvm::GlobalValue::InternalLinkage, value,
-                                           "layout");
+  llvm::Constant* value =
+      llvm::ConstantDataArray::get(context_, llvm::ArrayRef<std::uint8_t>(bytes, sizeof(layout)));
+  auto* defined = new llvm::GlobalVariable(*module_, value->getType(), true,
+                                           llvm::GlobalValue::InternalLinkage, value, "layout");
   defined->setAlignment(llvm::Align(8));
   declared->replaceAllUsesWith(defined);
   declared->eraseFromParent();
 }
 
-// Reads the bodies of the runtime's functions that are called, directly or by each other, and drops the others.
+// Reads the bodies of the runtime's functions that are called, directly or by each other, and drops
+// the others.
 Result<> Module::complete() {
   for (const char* list : {"llvm.used", "llvm.compiler.used"}) {
-    if (llvm::GlobalVariable* used = module_->getGlobalVariable(list, true)) used->eraseFromParent();
+    if (llvm::GlobalVariable* used = module_->getGlobalVariable(list, true))
+      used->eraseFromParent();
   }
   bool found = true;
   while (found) {
     found = false;
     for (llvm::Function& function : *module_) {
-      if (!function.isMaterializable() || function.use_empty()) continue;
+      if (!function.isMaterializable()) continue;
+      function.removeDeadConstantUsers();  // the erased list
+      if (function.use_empty()) continue;
       if (llvm::Error error = function.materialize()) {
-        return Error(ErrorCode::kInternal, "the runtime's bitcode: " + llvm::toString(std::move(error)));
+        return Error(ErrorCode::kInternal,
+                     "the runtime's bitcode: " + llvm::toString(std::move(error)));
       }
       found = true;
     }
@@ -77,10 +86,12 @@ Result<> Module::complete() {
     if (function.isMaterializable()) function.eraseFromParent();
   }
   if (llvm::Error error = module_->materializeMetadata()) {
-    return Error(ErrorCode::kInternal, "the runtime's bitcode: " + llvm::toString(std::move(error)));
+    return Error(ErrorCode::kInternal,
+                 "the runtime's bitcode: " + llvm::toString(std::move(error)));
   }
   if (llvm::Error error = module_->materializeAll()) {
-    return Error(ErrorCode::kInternal, "the runtime's bitcode: " + llvm::toString(std::move(error)));
+    return Error(ErrorCode::kInternal,
+                 "the runtime's bitcode: " + llvm::toString(std::move(error)));
   }
   return {};
 }
@@ -89,8 +100,8 @@ llvm::Value* Module::call(llvm::IRBuilder<>& builder, std::string_view name,
                           std::initializer_list<llvm::Value*> arguments) {
   llvm::Function* function = module_->getFunction(llvm::StringRef(name.data(), name.size()));
   if (function == nullptr || function->arg_size() != arguments.size()) {
-    reported_ += "the runtime has no function " + std::string(name) + " of " + std::to_string(arguments.size()) +
-                 " arguments\n";
+    reported_ += "the runtime has no function " + std::string(name) + " of " +
+                 std::to_string(arguments.size()) + " arguments\n";
     return llvm::PoisonValue::get(builder.getInt64Ty());
   }
   std::vector<llvm::Value*> converted;

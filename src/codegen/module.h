@@ -24,15 +24,18 @@ class Module {
   llvm::LLVMContext& context() { return context_; }
   llvm::Module& ir() { return *module_; }
 
-  // A call of a function of the runtime, with its calling convention. Integers are cut or zero-extended to what the
-  // function takes, and turned into pointers where it takes one. A function that is not there is reported by verify().
-  llvm::Value* call(llvm::IRBuilder<>& builder, std::string_view name, std::initializer_list<llvm::Value*> arguments);
+  // A call of a function of the runtime, with its calling convention. Integers are cut or
+  // zero-extended to what the function takes, and turned into pointers where it takes one. A
+  // function that is not there is reported by verify().
+  llvm::Value* call(llvm::IRBuilder<>& builder, std::string_view name,
+                    std::initializer_list<llvm::Value*> arguments);
 
   // Reads what is needed of the runtime; to be called when all bodies are there.
   // Errors: kInternal: the embedded bitcode cannot be read.
   Result<> complete();
 
-  // Errors: kInternal: a runtime function was missing, LLVM's verifier found a fault, or it reported an error.
+  // Errors: kInternal: a runtime function was missing, LLVM's verifier found a fault, or it
+  // reported an error.
   Result<> verify();
 
   // The text of what LLVM reported as an error so far; empty: nothing.

@@ -1,5 +1,5 @@
-// What a body has to set up for its clauses. A body that only adds to direct cells needs no level; one that never uses
-// the thread's id need not compare it.
+// What a body has to set up for its clauses. A body that only adds to direct cells needs no level;
+// one that never uses the thread's id need not compare it.
 
 #pragma once
 

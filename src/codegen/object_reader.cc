@@ -16,7 +16,9 @@ namespace {
 constexpr std::uint64_t kMaxAlignment = 64;
 constexpr std::size_t kMaxObject = std::size_t{1} << 30;
 
-Error broken(const std::string& what) { return {ErrorCode::kInternal, "the emitted object: " + what}; }
+Error broken(const std::string& what) {
+  return {ErrorCode::kInternal, "the emitted object: " + what};
+}
 
 class Linker {
  public:
@@ -46,8 +48,9 @@ class Linker {
   Result<> read_sections() {
     Cursor cursor(elf_);
     const auto header = cursor.read<Elf64_Ehdr>();
-    if (cursor.failed() || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_type != ET_REL ||
-        header.e_machine != EM_X86_64 || header.e_shentsize != sizeof(Elf64_Shdr) || elf_.size() > kMaxObject) {
+    if (cursor.failed() || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+        header.e_type != ET_REL || header.e_machine != EM_X86_64 ||
+        header.e_shentsize != sizeof(Elf64_Shdr) || elf_.size() > kMaxObject) {
       return broken("not a relocatable x86-64 object");
     }
     cursor.seek(header.e_shoff);
@@ -62,7 +65,9 @@ class Linker {
     const auto* start = reinterpret_cast<const char*>(table.data() + offset);
     return {start, ::strnlen(start, table.size() - offset)};
   }
-  std::string name_of(const Elf64_Shdr& section) const { return string_at(names_, section.sh_name); }
+  std::string name_of(const Elf64_Shdr& section) const {
+    return string_at(names_, section.sh_name);
+  }
 
   // Code first, read-only data behind it.
   Result<> place() {
@@ -70,25 +75,29 @@ class Linker {
     for (const bool code : {true, false}) {
       if (!code) {
         linked_.code_size = static_cast<std::uint32_t>(linked_.bytes.size());
-        linked_.bytes.resize((linked_.bytes.size() + kMaxAlignment - 1) / kMaxAlignment * kMaxAlignment);
+        linked_.bytes.resize((linked_.bytes.size() + kMaxAlignment - 1) / kMaxAlignment *
+                             kMaxAlignment);
         linked_.constants_offset = static_cast<std::uint32_t>(linked_.bytes.size());
       }
       for (std::size_t i = 0; i < sections_.size(); ++i) {
         const Elf64_Shdr& section = sections_[i];
         const bool loaded = (section.sh_flags & SHF_ALLOC) != 0 && section.sh_size != 0;
         if (!loaded || ((section.sh_flags & SHF_EXECINSTR) != 0) != code) continue;
-        if ((section.sh_flags & SHF_WRITE) != 0) return broken("writable data in " + name_of(section));
+        if ((section.sh_flags & SHF_WRITE) != 0)
+          return broken("writable data in " + name_of(section));
         TL_TRY(append(i));
       }
     }
-    if (linked_.bytes.size() == linked_.constants_offset) linked_.constants_offset = linked_.code_size;
+    if (linked_.bytes.size() == linked_.constants_offset)
+      linked_.constants_offset = linked_.code_size;
     return {};
   }
 
   Result<> append(std::size_t index) {
     const Elf64_Shdr& section = sections_[index];
     const std::uint64_t alignment = section.sh_addralign == 0 ? 1 : section.sh_addralign;
-    if (alignment > kMaxAlignment || (alignment & (alignment - 1)) != 0) return broken("a strange alignment");
+    if (alignment > kMaxAlignment || (alignment & (alignment - 1)) != 0)
+      return broken("a strange alignment");
     TL_TRY_ASSIGN(const auto bytes, contents(section));
     linked_.bytes.resize((linked_.bytes.size() + alignment - 1) / alignment * alignment);
     places_[index] = static_cast<std::uint32_t>(linked_.bytes.size());
@@ -143,13 +152,15 @@ class Linker {
       if (entry.r_offset > sections_[section.sh_info].sh_size || at + 4 > linked_.bytes.size()) {
         return broken("a relocation outside its section");
       }
-      const auto value = static_cast<std::uint32_t>(*target + static_cast<std::uint64_t>(entry.r_addend) - at);
+      const auto value =
+          static_cast<std::uint32_t>(*target + static_cast<std::uint64_t>(entry.r_addend) - at);
       std::memcpy(linked_.bytes.data() + at, &value, sizeof(value));
     }
     return {};
   }
 
-  // .stack_sizes: for each function its address (relocated, here: through its relocation) and a ULEB128.
+  // .stack_sizes: for each function its address (relocated, here: through its relocation) and a
+  // ULEB128.
   Result<> read_stack_sizes() {
     for (std::size_t i = 0; i < sections_.size(); ++i) {
       if (name_of(sections_[i]) != ".stack_sizes") continue;
@@ -167,7 +178,8 @@ class Linker {
           if (shift < 64) size |= std::uint64_t{byte & 0x7fU} << shift;
           shift += 7;
         } while ((byte & 0x80) != 0);
-        if (cursor.failed() || found == addresses.end() || size > 0xffffffff) return broken("bad stack sizes");
+        if (cursor.failed() || found == addresses.end() || size > 0xffffffff)
+          return broken("bad stack sizes");
         for (const auto& [name, offset] : linked_.functions) {
           if (offset == found->second) linked_.stack_sizes[name] = static_cast<std::uint32_t>(size);
         }

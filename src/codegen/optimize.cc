@@ -1,10 +1,11 @@
-// See optimize.h. What holds for the runtime's own compilation (no vector registers, no red zone, no library calls) is
-// set again on every function, since bodies are new and since inlining only mixes functions of equal features.
+// See optimize.h. What holds for the runtime's own compilation (no vector registers, no red zone,
+// no library calls) is set again on every function, since bodies are new and since inlining only
+// mixes functions of equal features.
 
 #include "codegen/optimize.h"
 
-#include <llvm/IR/InstrTypes.h>
 #include <llvm/IR/InlineAsm.h>
+#include <llvm/IR/InstrTypes.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Passes/PassBuilder.h>
@@ -43,8 +44,9 @@ Result<std::unique_ptr<llvm::TargetMachine>> create_machine() {
   llvm::TargetOptions options;
   options.EmitStackSizeSection = true;
   options.NoTrapAfterNoreturn = true;
-  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
-      kTriple, kCpu, kFeatures, options, llvm::Reloc::PIC_, llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
+  std::unique_ptr<llvm::TargetMachine> machine(
+      target->createTargetMachine(kTriple, kCpu, kFeatures, options, llvm::Reloc::PIC_,
+                                  llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
   if (machine == nullptr) return Error(ErrorCode::kInternal, "LLVM: no machine for x86-64");
   return machine;
 }
@@ -106,7 +108,8 @@ Result<CallGraph> call_graph(const llvm::Module& module) {
         const auto* call = llvm::dyn_cast<llvm::CallBase>(&instruction);
         if (call == nullptr || call->isInlineAsm()) continue;
         const llvm::Function* callee = call->getCalledFunction();
-        if (callee == nullptr) return Error(ErrorCode::kInternal, "code generation: an indirect call");
+        if (callee == nullptr)
+          return Error(ErrorCode::kInternal, "code generation: an indirect call");
         if (!callee->isIntrinsic()) called.push_back(callee->getName().str());
       }
     }
@@ -134,7 +137,8 @@ Result<EmittedObject> emit_object(Module& module, const std::vector<std::string>
     return Error(ErrorCode::kInternal, "LLVM: cannot emit an object");
   }
   passes.run(ir);
-  if (!module.reported().empty()) return Error(ErrorCode::kInternal, "code generation: " + module.reported());
+  if (!module.reported().empty())
+    return Error(ErrorCode::kInternal, "code generation: " + module.reported());
   return object;
 }
 

@@ -49,7 +49,8 @@ Program sample() {
   clause.reserve();
   clause.field(a, integer(4));
   clause.field(name, text(16));
-  clause.store_element(program, array, {{name, text()}}, clause.load_element(program, array, {{name, text()}}));
+  clause.store_element(program, array, {{name, text()}},
+                       clause.load_element(program, array, {{name, text()}}));
   clause.aggregate(program, count, plan::kNoReg, {{name, text()}});
   program.clauses.push_back(clause.done());
   return program;
@@ -80,26 +81,35 @@ TEST(PlanCheck, RefusesWhatBreaksThePlansRules) {
   EXPECT_EQ(refusal(sample(), [](Program& p) { find(p, Op::kField).a = 1000; }), internal);
   EXPECT_EQ(refusal(sample(), [](Program& p) { find(p, Op::kField).immediate = 9; }), internal);
   EXPECT_EQ(refusal(sample(), [](Program& p) { find(p, Op::kJumpIfZero).target = 0; }), internal);
-  EXPECT_EQ(refusal(sample(), [](Program& p) { find(p, Op::kJumpIfZero).target = 1000; }), internal);
+  EXPECT_EQ(refusal(sample(), [](Program& p) { find(p, Op::kJumpIfZero).target = 1000; }),
+            internal);
   EXPECT_EQ(refusal(sample(), [](Program& p) { find(p, Op::kString).immediate = 1; }), internal);
   EXPECT_EQ(refusal(sample(), [](Program& p) { find(p, Op::kArgument).immediate = 10; }), internal);
-  EXPECT_EQ(refusal(sample(), [](Program& p) { find(p, Op::kStoreElement).variable = 5; }), internal);
-  EXPECT_EQ(refusal(sample(), [](Program& p) { find(p, Op::kStoreElement).scratch = plan::kNone; }), internal);
-  EXPECT_EQ(refusal(sample(), [](Program& p) { find(p, Op::kLoadElement).scratch += 1000; }), internal);
-  EXPECT_EQ(refusal(sample(), [](Program& p) { find(p, Op::kAggregate).operands.clear(); }), internal);
+  EXPECT_EQ(refusal(sample(), [](Program& p) { find(p, Op::kStoreElement).variable = 5; }),
+            internal);
+  EXPECT_EQ(refusal(sample(), [](Program& p) { find(p, Op::kStoreElement).scratch = plan::kNone; }),
+            internal);
+  EXPECT_EQ(refusal(sample(), [](Program& p) { find(p, Op::kLoadElement).scratch += 1000; }),
+            internal);
+  EXPECT_EQ(refusal(sample(), [](Program& p) { find(p, Op::kAggregate).operands.clear(); }),
+            internal);
   EXPECT_EQ(refusal(sample(), [](Program& p) { find(p, Op::kAggregate).variable = 1; }), internal);
   EXPECT_EQ(refusal(sample(), [](Program& p) { p.aggregations[0].value_words = 7; }), internal);
   EXPECT_EQ(refusal(sample(), [](Program& p) { p.variables[0].cell_size = 32; }), internal);
   EXPECT_EQ(refusal(sample(), [](Program& p) { p.variables[0].capacity = 3; }), internal);
-  EXPECT_EQ(refusal(sample(), [](Program& p) { p.variables[0].offset = p.globals_size; }), internal);
-  EXPECT_EQ(refusal(sample(), [](Program& p) { p.clauses[0].fields[1].offset = p.clauses[0].record_size; }), internal);
+  EXPECT_EQ(refusal(sample(), [](Program& p) { p.variables[0].offset = p.globals_size; }),
+            internal);
+  EXPECT_EQ(refusal(sample(),
+                    [](Program& p) { p.clauses[0].fields[1].offset = p.clauses[0].record_size; }),
+            internal);
   EXPECT_EQ(refusal(sample(), [](Program& p) { p.globals_size = 1 << 30; }), internal);
 }
 
 TEST(PlanCheck, AStringRegisterMustHoldAnAddressOfOurs) {
   // The string's register is also written from an argument.
-  EXPECT_EQ(refusal(sample(), [](Program& p) { find(p, Op::kArgument).dst = find(p, Op::kString).dst; }),
-            ErrorCode::kInternal);
+  EXPECT_EQ(
+      refusal(sample(), [](Program& p) { find(p, Op::kArgument).dst = find(p, Op::kString).dst; }),
+      ErrorCode::kInternal);
   // It comes from the target by way of a move.
   EXPECT_EQ(refusal(sample(),
                     [](Program& p) {
@@ -111,7 +121,8 @@ TEST(PlanCheck, AStringRegisterMustHoldAnAddressOfOurs) {
 }
 
 TEST(PlanCheck, ARecordLargerThanAChunkIsNotSupported) {
-  EXPECT_EQ(refusal(sample(), [](Program& p) { p.clauses[0].record_size = wire::kChunkSize; }), ErrorCode::kUnsupported);
+  EXPECT_EQ(refusal(sample(), [](Program& p) { p.clauses[0].record_size = wire::kChunkSize; }),
+            ErrorCode::kUnsupported);
 }
 
 TEST(PlanCheck, NothingToCompileIsNoError) {
@@ -122,7 +133,8 @@ TEST(PlanCheck, NothingToCompileIsNoError) {
   EXPECT_TRUE(compiled->bytes.empty());
 }
 
-// ------------------------------------------------------------------------------------------------------ large bodies
+// ------------------------------------------------------------------------------------------------------
+// large bodies
 
 // So many values are alive at once that they do not fit into the stack that a body may use.
 TEST(LargeBody, KeepsItsRegistersInScratch) {
@@ -131,11 +143,14 @@ TEST(LargeBody, KeepsItsRegistersInScratch) {
   ClauseBuilder clause;
   std::vector<Reg> values;
   const Reg a = clause.argument(0);
-  for (int i = 0; i < kValues; ++i) values.push_back(clause.binary(Op::kMul, a, clause.constant(i * 2654435761LL + 12345)));
+  for (int i = 0; i < kValues; ++i)
+    values.push_back(clause.binary(Op::kMul, a, clause.constant(i * 2654435761LL + 12345)));
   Reg sum = clause.constant(0);
   for (int i = kValues - 1; i >= 0; --i) {  // in the opposite order, with a memory access between
-    sum = clause.binary(Op::kXor, clause.binary(Op::kAdd, sum, sum), values[static_cast<std::size_t>(i)]);
-    if (i % 8 == 0) sum = clause.binary(Op::kAdd, sum, clause.load_memory(clause.argument(1), 8, false));
+    sum = clause.binary(Op::kXor, clause.binary(Op::kAdd, sum, sum),
+                        values[static_cast<std::size_t>(i)]);
+    if (i % 8 == 0)
+      sum = clause.binary(Op::kAdd, sum, clause.load_memory(clause.argument(1), 8, false));
   }
   clause.reserve();
   clause.field(sum, integer());
@@ -173,7 +188,8 @@ TEST(LargeBody, ManyClausesAndBodiesInOneObject) {
   for (std::uint64_t i = 0; i < 20; ++i) EXPECT_EQ(sums.at({count, {i}}), Words{20 - i});
 }
 
-// ----------------------------------------------------------------------------------------------------------- linking
+// -----------------------------------------------------------------------------------------------------------
+// linking
 
 TEST(ObjectReader, RefusesWhatIsNoObject) {
   EXPECT_FALSE(link_object({}).has_value());
@@ -183,9 +199,11 @@ TEST(ObjectReader, RefusesWhatIsNoObject) {
 
 TEST(StackBound, AddsFramesAlongTheDeepestChain) {
   const CallGraph calls = {{"body", {"a", "b"}}, {"a", {"c"}}, {"b", {}}, {"c", {}}};
-  const std::map<std::string, std::uint32_t> frames = {{"body", 40}, {"a", 16}, {"b", 50}, {"c", 8}};
+  const std::map<std::string, std::uint32_t> frames = {
+      {"body", 40}, {"a", 16}, {"b", 50}, {"c", 8}};
   EXPECT_EQ(*stack_bound("body", calls, frames), 8u + 40 + 8 + 50);
-  const std::map<std::string, std::uint32_t> deeper = {{"body", 40}, {"a", 16}, {"b", 0}, {"c", 80}};
+  const std::map<std::string, std::uint32_t> deeper = {
+      {"body", 40}, {"a", 16}, {"b", 0}, {"c", 80}};
   EXPECT_EQ(*stack_bound("body", calls, deeper), 8u + 40 + 8 + 16 + 8 + 80);
 }
 

@@ -132,7 +132,8 @@ TEST(Record, ChunksGoBackAndForthBetweenBodiesAndTheTracer) {
       auto* ring = reinterpret_cast<wire::RingChunk*>(target.chunk(reading - 1));
       for (; used < ring->committed; used += 40) {
         std::uint64_t value;
-        std::memcpy(&value, target.chunk(reading - 1) + wire::RingChunk::kDataOffset + used + 32, 8);
+        std::memcpy(&value, target.chunk(reading - 1) + wire::RingChunk::kDataOffset + used + 32,
+                    8);
         ASSERT_EQ(value, expected++);
       }
       if (ring->next == 0) break;
@@ -148,7 +149,8 @@ TEST(Record, ChunksGoBackAndForthBetweenBodiesAndTheTracer) {
   EXPECT_EQ(slot->drops_record, 0u);
 }
 
-// ---------------------------------------------------------------------------------------------------- faults, exit
+// ----------------------------------------------------------------------------------------------------
+// faults, exit
 
 TEST(Fault, ThrowsTheRecordAwayAndTheNextClauseRuns) {
   Program program;
@@ -195,8 +197,8 @@ TEST(Fault, BadAddressesFaultWithTheirAddress) {
   program.clauses.push_back(clause.done());
   Target target(program, kOneBody);
   const std::int32_t readable = -77;
-  for (const std::uint64_t address : {std::uint64_t{0}, std::uint64_t{16}, std::uint64_t{1} << 63, ~std::uint64_t{0},
-                                      std::uint64_t{0x7fffffffeffe}}) {
+  for (const std::uint64_t address : {std::uint64_t{0}, std::uint64_t{16}, std::uint64_t{1} << 63,
+                                      ~std::uint64_t{0}, std::uint64_t{0x7fffffffeffe}}) {
     target.fire({address});
   }
   target.fire({reinterpret_cast<std::uint64_t>(&readable)});
@@ -204,7 +206,8 @@ TEST(Fault, BadAddressesFaultWithTheirAddress) {
   ASSERT_EQ(records.size(), 6u);
   for (std::size_t i = 0; i < 5; ++i) {
     EXPECT_EQ(records[i].header.kind, wire::kRecordFault) << i;
-    EXPECT_EQ(records[i].get<wire::FaultPayload>(0).fault, static_cast<std::uint32_t>(Fault::kBadAddress));
+    EXPECT_EQ(records[i].get<wire::FaultPayload>(0).fault,
+              static_cast<std::uint32_t>(Fault::kBadAddress));
   }
   EXPECT_EQ(records[2].get<wire::FaultPayload>(0).address, std::uint64_t{1} << 63);
   EXPECT_EQ(records[5].get<std::int64_t>(0), -77);
@@ -237,15 +240,17 @@ TEST(Exit, EndsTracingAfterItsRecordAndSkipsLaterClauses) {
   EXPECT_EQ(target.slots()[0]->levels[0].entered, 0u);
 }
 
-// --------------------------------------------------------------------------------------------------------- builtins
+// ---------------------------------------------------------------------------------------------------------
+// builtins
 
 TEST(Builtin_, IntegersAndTime) {
   Program program;
   ClauseBuilder clause;
   clause.reserve();
-  for (const auto which : {Builtin::kPid, Builtin::kPpid, Builtin::kTid, Builtin::kUid, Builtin::kGid, Builtin::kCpu,
-                           Builtin::kProbeId, Builtin::kTimestamp, Builtin::kWallTimestamp, Builtin::kTimestamp,
-                           Builtin::kVirtualTimestamp}) {
+  for (const auto which :
+       {Builtin::kPid, Builtin::kPpid, Builtin::kTid, Builtin::kUid, Builtin::kGid, Builtin::kCpu,
+        Builtin::kProbeId, Builtin::kTimestamp, Builtin::kWallTimestamp, Builtin::kTimestamp,
+        Builtin::kVirtualTimestamp}) {
     clause.field(clause.builtin(which), integer());
   }
   for (const auto which : {Builtin::kExecname, Builtin::kProbeProvider, Builtin::kProbeModule,
@@ -305,8 +310,8 @@ TEST(Builtin_, TheProcessorComesFromTheRseqAreaWhereThereIsOne) {
   alignas(8) static thread_local std::uint32_t number;
   number = 77;
   const auto block = static_cast<std::int64_t>(reinterpret_cast<std::uint64_t>(pthread_self()));
-  target.header().cpu_offset =
-      static_cast<std::int32_t>(static_cast<std::int64_t>(reinterpret_cast<std::uint64_t>(&number)) - block);
+  target.header().cpu_offset = static_cast<std::int32_t>(
+      static_cast<std::int64_t>(reinterpret_cast<std::uint64_t>(&number)) - block);
   target.fire({});
   number = ~0u;  // not registered with the kernel
   target.fire({});
@@ -316,7 +321,8 @@ TEST(Builtin_, TheProcessorComesFromTheRseqAreaWhereThereIsOne) {
   EXPECT_LT(records[1].get<std::int64_t>(0), sysconf(_SC_NPROCESSORS_CONF));
 }
 
-// --------------------------------------------------------------------------------------------- threads and signals
+// ---------------------------------------------------------------------------------------------
+// threads and signals
 
 Target* signalled_target = nullptr;
 std::atomic<std::uint64_t> signal_fires{0};
@@ -335,7 +341,8 @@ void drain(Target& target, std::uint64_t epoch, std::map<std::uint64_t, std::uin
       std::uint32_t& chain = level.tables[epoch & 1];
       const std::uint32_t first = __atomic_load_n(&chain, __ATOMIC_ACQUIRE);
       if (first == 0) continue;
-      target.read_chain(first, [&](std::uint32_t, Words key, Words value) { totals[key[0]] += value[0]; });
+      target.read_chain(first,
+                        [&](std::uint32_t, Words key, Words value) { totals[key[0]] += value[0]; });
       __atomic_store_n(&chain, 0, __ATOMIC_RELEASE);
       for (std::uint32_t at = first; at != 0;) {
         auto* next = reinterpret_cast<std::uint32_t*>(target.chunk(at - 1));
@@ -343,7 +350,8 @@ void drain(Target& target, std::uint64_t epoch, std::map<std::uint64_t, std::uin
         std::uint64_t seen = __atomic_load_n(&target.header().free_chunks, __ATOMIC_ACQUIRE);
         do {
           __atomic_store_n(next, static_cast<std::uint32_t>(seen), __ATOMIC_RELAXED);
-        } while (!__atomic_compare_exchange_n(&target.header().free_chunks, &seen, ((seen >> 32) + 1) << 32 | at, false,
+        } while (!__atomic_compare_exchange_n(&target.header().free_chunks, &seen,
+                                              ((seen >> 32) + 1) << 32 | at, false,
                                               __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
         at = after;
       }
@@ -351,8 +359,8 @@ void drain(Target& target, std::uint64_t epoch, std::map<std::uint64_t, std::uin
   }
 }
 
-// Two threads fire, signal handlers on them fire too, and the tables are flipped and drained all the while: every
-// firing is found once.
+// Two threads fire, signal handlers on them fire too, and the tables are flipped and drained all
+// the while: every firing is found once.
 TEST(Threads, TotalsAreExactUnderSignalsAndEpochFlips) {
   if (::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) != 0) {
     GTEST_SKIP() << "membarrier(GLOBAL_EXPEDITED) is not offered here";
@@ -369,7 +377,7 @@ TEST(Threads, TotalsAreExactUnderSignalsAndEpochFlips) {
   Target target(program, kOneBody);
   signalled_target = &target;
   signal_fires = 0;
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = fire_in_handler;
   ::sigaction(SIGUSR1, &action, nullptr);
 
@@ -381,7 +389,8 @@ TEST(Threads, TotalsAreExactUnderSignalsAndEpochFlips) {
       trapline_test_loop(target.body(), &target.site(), kFires / 2, 1000, 0);
       trapline_test_loop(target.body(), &target.site(), kFires / 2, 2000, 0);
       --running;
-      while (running.load() >= 0) std::this_thread::yield();  // stay, so that signals have someone to reach
+      while (running.load() >= 0)
+        std::this_thread::yield();  // stay, so that signals have someone to reach
     });
   }
   std::map<std::uint64_t, std::uint64_t> totals;
@@ -397,7 +406,8 @@ TEST(Threads, TotalsAreExactUnderSignalsAndEpochFlips) {
   }
   running = -1;
   for (auto& thread : threads) thread.join();
-  for (int parity = 0; parity < 2; ++parity) drain(target, epoch + static_cast<unsigned>(parity), totals);
+  for (int parity = 0; parity < 2; ++parity)
+    drain(target, epoch + static_cast<unsigned>(parity), totals);
   EXPECT_GT(flips, 10u);
   EXPECT_EQ(totals[1000], kFires);
   EXPECT_EQ(totals[2000], kFires);

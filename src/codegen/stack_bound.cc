@@ -12,11 +12,13 @@ constexpr unsigned kMaxDepth = 16;
 
 Result<std::uint32_t> bound(const std::string& function, const CallGraph& calls,
                             const std::map<std::string, std::uint32_t>& frames, unsigned depth) {
-  if (depth > kMaxDepth) return Error(ErrorCode::kInternal, "code generation: calls nested without end");
+  if (depth > kMaxDepth)
+    return Error(ErrorCode::kInternal, "code generation: calls nested without end");
   const auto frame = frames.find(function);
   const auto called = calls.find(function);
   if (frame == frames.end() || called == calls.end()) {
-    return Error(ErrorCode::kInternal, "code generation: the stack that " + function + " uses is unknown");
+    return Error(ErrorCode::kInternal,
+                 "code generation: the stack that " + function + " uses is unknown");
   }
   std::uint32_t deepest = 0;
   for (const std::string& callee : called->second) {

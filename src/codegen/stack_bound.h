@@ -1,4 +1,5 @@
-// How much stack a body uses at most: its frame and, for each chain of calls, a return address and a frame more.
+// How much stack a body uses at most: its frame and, for each chain of calls, a return address and
+// a frame more.
 
 #pragma once
 

@@ -116,7 +116,8 @@ class ClauseBuilder {
     i.scratch = room(static_cast<std::uint32_t>(plan::key_area(array)) + array.type.size);
     return i.dst = reg();
   }
-  void store_element(const plan::Program& program, std::uint32_t variable, std::vector<Operand> key, Reg a) {
+  void store_element(const plan::Program& program, std::uint32_t variable, std::vector<Operand> key,
+                     Reg a) {
     auto& i = emit(Op::kStoreElement);
     i.variable = variable;
     i.operands = std::move(key);
@@ -139,7 +140,9 @@ class ClauseBuilder {
     emit(op).a = a;
     return clause_.code.size() - 1;
   }
-  void land(std::size_t jump) { clause_.code[jump].target = static_cast<std::uint32_t>(clause_.code.size()); }
+  void land(std::size_t jump) {
+    clause_.code[jump].target = static_cast<std::uint32_t>(clause_.code.size());
+  }
 
   // A predicate: the clause goes on only if `a` is not 0.
   void predicate(Reg a) { predicates_.push_back(jump(Op::kJumpIfZero, a)); }
@@ -195,7 +198,8 @@ inline std::uint32_t add_variable(plan::Program& program, plan::Scope scope, Val
   return static_cast<std::uint32_t>(program.variables.size() - 1);
 }
 
-inline std::uint32_t add_array(plan::Program& program, plan::Scope scope, ValueType type, std::vector<ValueType> keys) {
+inline std::uint32_t add_array(plan::Program& program, plan::Scope scope, ValueType type,
+                               std::vector<ValueType> keys) {
   const std::uint32_t index = add_variable(program, scope, type);
   program.variables[index].is_array = true;
   program.variables[index].keys = std::move(keys);

@@ -1,8 +1,10 @@
-// A traced process within the test: an arena of our own, sites, and calls of compiled bodies as a trampoline makes
-// them. Reading back is done by the simplest code that can, independent of the consumer.
+// A traced process within the test: an arena of our own, sites, and calls of compiled bodies as a
+// trampoline makes them. Reading back is done by the simplest code that can, independent of the
+// consumer.
 
 #pragma once
 
+#include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,8 +16,6 @@
 #include <string>
 #include <vector>
 
-#include <gtest/gtest.h>
-
 #include "codegen/codegen.h"
 #include "plan/layout.h"
 #include "wire/key.h"
@@ -25,7 +25,7 @@ namespace trapline::codegen::test {
 
 // What the probed code has in its registers; order as the stub in test_target_stub.h saves them.
 struct CallFrame {
-  std::array<std::uint64_t, 15> in;  // rax rbx rcx rdx rsi rdi rbp r8 r9 r10 r11 r12 r13 r14 r15
+  std::array<std::uint64_t, 15> in;    // rax rbx rcx rdx rsi rdi rbp r8 r9 r10 r11 r12 r13 r14 r15
   std::array<std::uint64_t, 5> stack;  // return address, arg6 .. arg9
   std::array<std::uint64_t, 15> out;
   std::array<unsigned char, 256> vector_in;
@@ -37,8 +37,8 @@ enum RegisterIndex : std::size_t { kRax, kRbx, kRcx, kRdx, kRsi, kRdi, kRbp, kR8
 // Loads every register from `frame`, r10 with `site`, calls `body`, saves every register.
 extern "C" void trapline_test_call(const void* body, const wire::ProbeSite* site, CallFrame* frame);
 // Calls `body` `count` times with the given first argument, which grows by `step`.
-extern "C" void trapline_test_loop(const void* body, const wire::ProbeSite* site, std::uint64_t count,
-                                   std::uint64_t first, std::uint64_t step);
+extern "C" void trapline_test_loop(const void* body, const wire::ProbeSite* site,
+                                   std::uint64_t count, std::uint64_t first, std::uint64_t step);
 
 struct Record {
   wire::RecordHeader header;
@@ -51,23 +51,28 @@ struct Record {
     std::memcpy(&value, payload.data() + offset, sizeof(T));
     return value;
   }
-  std::string text(std::size_t offset) const { return reinterpret_cast<const char*>(payload.data() + offset); }
+  std::string text(std::size_t offset) const {
+    return reinterpret_cast<const char*>(payload.data() + offset);
+  }
 };
 
 using Words = std::vector<std::uint64_t>;
 
 class Target {
  public:
+  enum class Layout { kToDo, kDone };  // the front end's programs are laid out
   struct Options {
     std::uint64_t buffer_bytes = 4 << 20;
     std::uint64_t dynvarsize = 64 << 10;
+    Layout program = Layout::kToDo;
   };
 
-  // Lays the program out, maps an arena and compiles one body for each request.
+  // Lays the program out (a plan made by hand), maps an arena and compiles one body for each request.
   Target(plan::Program program, std::vector<BodyRequest> bodies, Options options)
       : program_(std::move(program)) {
-    const auto laid_out = plan::lay_out(program_, {.dynvarsize = options.dynvarsize});
-    EXPECT_TRUE(laid_out.has_value());
+    if (options.program == Layout::kToDo) {
+      EXPECT_TRUE(plan::lay_out(program_, {.dynvarsize = options.dynvarsize}).has_value());
+    }
     wire::LayoutRequest request;
     for (const auto& text : program_.strings) request.strings_size += text.size() + 1;
     const std::uint64_t names = request.strings_size;
@@ -84,11 +89,13 @@ class Target {
     EXPECT_TRUE(compiled.has_value()) << (compiled ? "" : compiled.error().text());
     if (!compiled) return;
     object_ = *compiled;
-    code_ = ::mmap(nullptr, object_.bytes.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    code_ = ::mmap(nullptr, object_.bytes.size(), PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     std::memcpy(code_, object_.bytes.data(), object_.bytes.size());
     ::mprotect(code_, object_.bytes.size(), PROT_READ | PROT_EXEC);
   }
-  Target(plan::Program program, std::vector<BodyRequest> bodies) : Target(std::move(program), std::move(bodies), Options()) {}
+  Target(plan::Program program, std::vector<BodyRequest> bodies)
+      : Target(std::move(program), std::move(bodies), Options()) {}
   Target(const Target&) = delete;
   Target& operator=(const Target&) = delete;
   ~Target() {
@@ -96,7 +103,9 @@ class Target {
     ::munmap(arena_, layout_.size);
   }
 
-  const void* body(std::size_t index = 0) const { return static_cast<std::byte*>(code_) + object_.entries[index]; }
+  const void* body(std::size_t index = 0) const {
+    return static_cast<std::byte*>(code_) + object_.entries[index];
+  }
   void fire(std::array<std::uint64_t, 6> arguments, std::size_t body_index = 0) {
     CallFrame frame = this->frame(arguments);
     trapline_test_call(body(body_index), &site_, &frame);
@@ -138,16 +147,19 @@ class Target {
     std::uint64_t sum = 0;
     for (wire::Slot* slot : slots()) {
       const auto* cells = reinterpret_cast<const std::uint64_t*>(
-          reinterpret_cast<const unsigned char*>(slot) + layout_.slot_direct + program_.aggregations[aggregation].direct_offset);
+          reinterpret_cast<const unsigned char*>(slot) + layout_.slot_direct +
+          program_.aggregations[aggregation].direct_offset);
       sum += cells[word];
     }
     return sum;
   }
 
-  unsigned char* chunk(std::uint32_t index) { return arena_ + layout_.chunks + std::uint64_t{index} * wire::kChunkSize; }
+  unsigned char* chunk(std::uint32_t index) {
+    return arena_ + layout_.chunks + std::uint64_t{index} * wire::kChunkSize;
+  }
 
-  // All entries of all tables of one parity, as (aggregation, key words) -> value words; entries of the same key in
-  // several chunks are handed to `merge` one by one.
+  // All entries of all tables of one parity, as (aggregation, key words) -> value words; entries of
+  // the same key in several chunks are handed to `merge` one by one.
   template <typename Merge>
   void for_each_entry(std::uint32_t parity, Merge merge) {
     for (wire::Slot* slot : slots()) {
@@ -159,7 +171,8 @@ class Target {
     for (std::uint32_t at = first; at != 0;) {
       const unsigned char* bytes = chunk(at - 1);
       const auto* table = reinterpret_cast<const wire::TableChunk*>(bytes);
-      const auto* words = reinterpret_cast<const std::uint64_t*>(bytes + wire::TableChunk::kDataOffset);
+      const auto* words =
+          reinterpret_cast<const std::uint64_t*>(bytes + wire::TableChunk::kDataOffset);
       for (std::uint32_t used = 0; used < table->used;) {
         wire::Entry entry;
         std::memcpy(&entry, words + used / 8, sizeof(entry));
@@ -193,8 +206,10 @@ class Target {
           const auto* ring = reinterpret_cast<const wire::RingChunk*>(bytes);
           for (std::uint32_t used = 0; used < ring->committed;) {
             Record record;
-            std::memcpy(&record.header, bytes + wire::RingChunk::kDataOffset + used, sizeof(record.header));
-            const auto* from = reinterpret_cast<const std::byte*>(bytes) + wire::RingChunk::kDataOffset + used;
+            std::memcpy(&record.header, bytes + wire::RingChunk::kDataOffset + used,
+                        sizeof(record.header));
+            const auto* from =
+                reinterpret_cast<const std::byte*>(bytes) + wire::RingChunk::kDataOffset + used;
             record.payload.assign(from + sizeof(record.header), from + record.header.size);
             found.push_back(record);
             used += record.header.size;
@@ -220,7 +235,8 @@ class Target {
 
  private:
   void map_arena(std::uint64_t names) {
-    void* memory = ::mmap(nullptr, layout_.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* memory =
+        ::mmap(nullptr, layout_.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     EXPECT_NE(memory, MAP_FAILED);
     arena_ = static_cast<unsigned char*>(memory);
     wire::initialize(arena_, layout_);

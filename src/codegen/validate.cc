@@ -38,14 +38,15 @@ bool valid_type(const ValueType& type) {
   return type.kind == ValueKind::kInteger ? integer_size(type.size) : type.size != 0;
 }
 
-// Registers that hold addresses of our own memory, whatever path was taken: only such may be used as a string.
-// A register that is never written, or written from something else too, may hold anything.
+// Registers that hold addresses of our own memory, whatever path was taken: only such may be used
+// as a string. A register that is never written, or written from something else too, may hold
+// anything.
 class OwnAddresses {
  public:
   OwnAddresses(const Program& program, const Clause& clause)
       : own_(clause.register_count, true), written_(clause.register_count, false) {
-    // Code only runs forward, but a move may stand behind a write of its source that does not dominate it; so all
-    // writes of a register count, to a fixed point.
+    // Code only runs forward, but a move may stand behind a write of its source that does not
+    // dominate it; so all writes of a register count, to a fixed point.
     bool changed = true;
     while (changed) {
       changed = false;
@@ -99,10 +100,12 @@ class ClauseCheck {
         where_("clause " + std::to_string(index)) {}
 
   Result<> run() {
-    if (clause_.code.empty() || clause_.code.back().op != Op::kEnd) return broken("the code has no end");
-    if (clause_.has_record &&
-        std::uint64_t{clause_.record_size} + sizeof(wire::RecordHeader) + 8 > wire::RingChunk::kDataSize) {
-      return Error(ErrorCode::kUnsupported, where_ + ": a record of " + std::to_string(clause_.record_size) +
+    if (clause_.code.empty() || clause_.code.back().op != Op::kEnd)
+      return broken("the code has no end");
+    if (clause_.has_record && std::uint64_t{clause_.record_size} + sizeof(wire::RecordHeader) + 8 >
+                                  wire::RingChunk::kDataSize) {
+      return Error(ErrorCode::kUnsupported, where_ + ": a record of " +
+                                                std::to_string(clause_.record_size) +
                                                 " bytes does not fit into a buffer chunk");
     }
     for (const plan::Field& field : clause_.fields) {
@@ -117,8 +120,8 @@ class ClauseCheck {
 
  private:
   Error broken(std::string_view what) const {
-    return {ErrorCode::kInternal,
-            where_ + ", instruction " + std::to_string(at_) + ": malformed plan: " + std::string(what)};
+    return {ErrorCode::kInternal, where_ + ", instruction " + std::to_string(at_) +
+                                      ": malformed plan: " + std::string(what)};
   }
   bool is_register(Reg reg) const { return reg < clause_.register_count; }
 
@@ -128,18 +131,35 @@ class ClauseCheck {
     bool needs_a = true;
     bool needs_b = false;
     switch (i.op) {
-      case Op::kConst: case Op::kString: case Op::kArgument: case Op::kBuiltin: case Op::kLoad: case Op::kLoadElement:
+      case Op::kConst:
+      case Op::kString:
+      case Op::kArgument:
+      case Op::kBuiltin:
+      case Op::kLoad:
+      case Op::kLoadElement:
         needs_a = false;
         break;
-      case Op::kJump: case Op::kReserve: case Op::kEnd: case Op::kAggregate:
+      case Op::kJump:
+      case Op::kReserve:
+      case Op::kEnd:
+      case Op::kAggregate:
         needs_dst = needs_a = false;
         break;
-      case Op::kJumpIfZero: case Op::kJumpIfNotZero: case Op::kStore: case Op::kStoreElement: case Op::kField:
+      case Op::kJumpIfZero:
+      case Op::kJumpIfNotZero:
+      case Op::kStore:
+      case Op::kStoreElement:
+      case Op::kField:
       case Op::kExit:
         needs_dst = false;
         break;
-      case Op::kMove: case Op::kNegate: case Op::kComplement: case Op::kExtend: case Op::kLoadMemory:
-      case Op::kCopyInString: case Op::kStringLength:
+      case Op::kMove:
+      case Op::kNegate:
+      case Op::kComplement:
+      case Op::kExtend:
+      case Op::kLoadMemory:
+      case Op::kCopyInString:
+      case Op::kStringLength:
         break;
       default:
         needs_b = true;
@@ -153,7 +173,8 @@ class ClauseCheck {
       return broken("no such register");
     }
     const bool jumps = i.op == Op::kJump || i.op == Op::kJumpIfZero || i.op == Op::kJumpIfNotZero;
-    if (jumps && (i.target <= at_ || i.target >= clause_.code.size())) return broken("a jump that is not forward");
+    if (jumps && (i.target <= at_ || i.target >= clause_.code.size()))
+      return broken("a jump that is not forward");
     return {};
   }
 
@@ -224,7 +245,8 @@ class ClauseCheck {
     for (const plan::Operand& operand : i.operands) {
       if (!is_register(operand.reg) || !valid_type(operand.type)) return broken("a malformed key");
       if (operand.type.kind == ValueKind::kBytes) {
-        return Error(ErrorCode::kUnsupported, where_ + ": a key that is neither an integer nor a string");
+        return Error(ErrorCode::kUnsupported,
+                     where_ + ": a key that is neither an integer nor a string");
       }
       if (operand.type.kind == ValueKind::kString && !own_(operand.reg)) {
         return broken("a string operand that may be any address");
@@ -241,7 +263,8 @@ class ClauseCheck {
     TL_TRY(check_operands(i, array.keys.size()));
     const std::uint64_t key = longest_key(i.operands, array.scope == Scope::kSelf ? 1 : 0);
     const wire::DynvarTable table{nullptr, array.capacity, array.cell_size, array.type.size};
-    if (key > wire::kMaxKeySize) return Error(ErrorCode::kUnsupported, where_ + ": the key of " + array.name + " is too long");
+    if (key > wire::kMaxKeySize)
+      return Error(ErrorCode::kUnsupported, where_ + ": the key of " + array.name + " is too long");
     if (!wire::dynvar_key_fits(table, static_cast<std::uint32_t>(key / 8))) {
       return broken("a cell too small for the key and value of " + array.name);
     }
@@ -254,7 +277,8 @@ class ClauseCheck {
   }
 
   Result<> check_field(const Instruction& i) const {
-    if (i.immediate < 0 || static_cast<std::uint64_t>(i.immediate) >= clause_.fields.size() || !clause_.has_record) {
+    if (i.immediate < 0 || static_cast<std::uint64_t>(i.immediate) >= clause_.fields.size() ||
+        !clause_.has_record) {
       return broken("no such field");
     }
     const plan::Field& field = clause_.fields[static_cast<std::size_t>(i.immediate)];
@@ -267,7 +291,8 @@ class ClauseCheck {
   Result<> check_aggregate(const Instruction& i) const {
     if (i.variable >= program_.aggregations.size()) return broken("no such aggregation");
     const plan::Aggregation& aggregation = program_.aggregations[i.variable];
-    if (aggregation.kind != plan::AggregationKind::kCount && !is_register(i.a)) return broken("no value");
+    if (aggregation.kind != plan::AggregationKind::kCount && !is_register(i.a))
+      return broken("no value");
     TL_TRY(check_operands(i, aggregation.keys.size()));
     if (aggregation.direct) {
       if (!i.operands.empty()) return broken("a direct aggregation with a key");
@@ -275,7 +300,8 @@ class ClauseCheck {
     }
     const std::uint64_t key = longest_key(i.operands, aggregation.sparse ? 1 : 0);
     if (key > wire::kMaxKeySize) {
-      return Error(ErrorCode::kUnsupported, where_ + ": the key of @" + aggregation.name + " is too long");
+      return Error(ErrorCode::kUnsupported,
+                   where_ + ": the key of @" + aggregation.name + " is too long");
     }
     return i.operands.empty() ? Result<>{} : check_scratch(i.scratch, key);
   }
@@ -288,7 +314,9 @@ class ClauseCheck {
   std::size_t at_ = 0;
 };
 
-Error malformed(const std::string& what) { return {ErrorCode::kInternal, "malformed plan: " + what}; }
+Error malformed(const std::string& what) {
+  return {ErrorCode::kInternal, "malformed plan: " + what};
+}
 
 Result<> check_variable(const Program& program, const Variable& variable) {
   if (!valid_type(variable.type)) return malformed("the type of " + variable.name);
@@ -298,12 +326,14 @@ Result<> check_variable(const Program& program, const Variable& variable) {
   std::uint64_t size = variable.type.size;
   if (variable.is_array) {
     const std::uint32_t capacity = variable.capacity;
-    if (capacity == 0 || (capacity & (capacity - 1)) != 0 || variable.cell_size % 8 != 0 || variable.offset % 8 != 0) {
+    if (capacity == 0 || (capacity & (capacity - 1)) != 0 || variable.cell_size % 8 != 0 ||
+        variable.offset % 8 != 0) {
       return malformed("the table of " + variable.name);
     }
     size = std::uint64_t{capacity} * variable.cell_size;
   }
-  if (size > area || variable.offset > area - size) return malformed("the place of " + variable.name);
+  if (size > area || variable.offset > area - size)
+    return malformed("the place of " + variable.name);
   return {};
 }
 
@@ -320,8 +350,10 @@ std::uint32_t bins_of(const plan::Aggregation& a) {
         if (parameter < 0 || parameter > 0xffff) return 0;
       }
       if (a.parameters[0] < 2 || a.parameters[1] > a.parameters[2] || a.parameters[3] < 1) return 0;
-      return wire::llquantize_bins({static_cast<std::uint32_t>(a.parameters[0]), static_cast<std::uint32_t>(a.parameters[1]),
-                                    static_cast<std::uint32_t>(a.parameters[2]), static_cast<std::uint32_t>(a.parameters[3])});
+      return wire::llquantize_bins({static_cast<std::uint32_t>(a.parameters[0]),
+                                    static_cast<std::uint32_t>(a.parameters[1]),
+                                    static_cast<std::uint32_t>(a.parameters[2]),
+                                    static_cast<std::uint32_t>(a.parameters[3])});
     }
     default:
       return 0;
@@ -330,7 +362,8 @@ std::uint32_t bins_of(const plan::Aggregation& a) {
 
 Result<> check_aggregation(const Program& program, const plan::Aggregation& a) {
   using plan::AggregationKind;
-  const bool histogram = a.kind == AggregationKind::kQuantize || a.kind == AggregationKind::kLquantize ||
+  const bool histogram = a.kind == AggregationKind::kQuantize ||
+                         a.kind == AggregationKind::kLquantize ||
                          a.kind == AggregationKind::kLlquantize;
   const std::string name = "@" + a.name;
   std::uint32_t words = 1;  // of a table entry's value
@@ -343,7 +376,8 @@ Result<> check_aggregation(const Program& program, const plan::Aggregation& a) {
   }
   if (a.sparse && (!histogram || a.direct)) return malformed("the kind of " + name);
   if (a.direct) {
-    const bool additive = histogram || a.kind == AggregationKind::kCount || a.kind == AggregationKind::kSum;
+    const bool additive =
+        histogram || a.kind == AggregationKind::kCount || a.kind == AggregationKind::kSum;
     const std::uint32_t direct_words = a.kind == AggregationKind::kCount ? 1 : words + 1;
     if (!additive || a.direct_words != direct_words || a.direct_offset % 8 != 0 ||
         std::uint64_t{a.direct_offset} + std::uint64_t{direct_words} * 8 > program.direct_size) {
@@ -358,8 +392,9 @@ Result<> check_aggregation(const Program& program, const plan::Aggregation& a) {
 Result<> check_layout(const Program& program, const wire::Layout& layout) {
   std::uint64_t strings = 0;
   for (const std::string& text : program.strings) strings += text.size() + 1;
-  if (layout.size == 0 || strings > layout.strings_size || program.globals_size > layout.globals_size ||
-      program.direct_size > layout.slot_direct_size || program.self_size > layout.slot_self_size ||
+  if (layout.size == 0 || strings > layout.strings_size ||
+      program.globals_size > layout.globals_size || program.direct_size > layout.slot_direct_size ||
+      program.self_size > layout.slot_self_size ||
       std::uint64_t{static_scratch_size(program)} + program.scratchsize > layout.scratch_size) {
     return Error(ErrorCode::kInternal, "the arena's layout was not made for this program");
   }
@@ -377,19 +412,22 @@ std::uint32_t static_scratch_size(const Program& program) {
 std::uint64_t longest_key(std::span<const plan::Operand> operands, std::uint32_t prefix_words) {
   std::uint64_t size = std::uint64_t{prefix_words} * 8;
   for (const plan::Operand& operand : operands) {
-    size += operand.type.kind == ValueKind::kString ? wire::string_key_bytes(operand.type.size) : wire::kIntegerKeyBytes;
+    size += operand.type.kind == ValueKind::kString ? wire::string_key_bytes(operand.type.size)
+                                                    : wire::kIntegerKeyBytes;
   }
   return size;
 }
 
-Result<> validate(const Program& program, const wire::Layout& layout, std::span<const BodyRequest> bodies) {
+Result<> validate(const Program& program, const wire::Layout& layout,
+                  std::span<const BodyRequest> bodies) {
   if (program.clauses.size() > kMaxClauses || program.aggregations.size() > kMaxAggregations) {
     return Error(ErrorCode::kUnsupported, "too many clauses or aggregations");
   }
   if (program.strsize < 2) return malformed("strsize");
   TL_TRY(check_layout(program, layout));
   for (const Variable& variable : program.variables) TL_TRY(check_variable(program, variable));
-  for (const plan::Aggregation& aggregation : program.aggregations) TL_TRY(check_aggregation(program, aggregation));
+  for (const plan::Aggregation& aggregation : program.aggregations)
+    TL_TRY(check_aggregation(program, aggregation));
   for (std::uint32_t i = 0; i < program.clauses.size(); ++i) {
     const Clause& clause = program.clauses[i];
     if (clause.register_count > kMaxRegisters || clause.code.size() > kMaxRegisters ||
@@ -400,7 +438,8 @@ Result<> validate(const Program& program, const wire::Layout& layout, std::span<
   }
   for (const BodyRequest& body : bodies) {
     for (const std::uint32_t index : body.clauses) {
-      if (index >= program.clauses.size()) return Error(ErrorCode::kInternal, "a body of a clause that is not there");
+      if (index >= program.clauses.size())
+        return Error(ErrorCode::kInternal, "a body of a clause that is not there");
     }
   }
   return {};

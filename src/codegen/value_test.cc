@@ -24,7 +24,8 @@ std::int64_t s(std::uint64_t value) { return static_cast<std::int64_t>(value); }
 constexpr std::uint8_t kSizes[] = {1, 2, 4, 8};
 const std::vector<BodyRequest> kOneBody = {{SiteKind::kEntry, {0}}};
 
-// ------------------------------------------------------------------------------------------------------- arithmetic
+// -------------------------------------------------------------------------------------------------------
+// arithmetic
 
 struct Operation {
   Op op;
@@ -57,7 +58,8 @@ TEST(Arithmetic, EveryOperationOnManyValues) {
   const Reg a = clause.argument(0);
   const Reg b = clause.argument(1);
   clause.reserve();
-  for (const auto& operation : operations) clause.field(clause.binary(operation.op, a, b), integer());
+  for (const auto& operation : operations)
+    clause.field(clause.binary(operation.op, a, b), integer());
   for (const std::uint8_t size : kSizes) {
     clause.field(clause.extend(a, size, true), integer());
     clause.field(clause.extend(a, size, false), integer());
@@ -66,7 +68,8 @@ TEST(Arithmetic, EveryOperationOnManyValues) {
   Target target(program, kOneBody);
 
   std::mt19937_64 random(3);
-  std::vector<std::uint64_t> values = {0, 1, 2, 63, 64, ~std::uint64_t{0}, u(INT64_MIN), u(INT64_MAX), 0x80, 0x8000, 0x80000000};
+  std::vector<std::uint64_t> values = {
+      0, 1, 2, 63, 64, ~std::uint64_t{0}, u(INT64_MIN), u(INT64_MAX), 0x80, 0x8000, 0x80000000};
   for (int i = 0; i < 10; ++i) values.push_back(random());
   std::vector<std::pair<std::uint64_t, std::uint64_t>> pairs;
   for (const auto left : values) {
@@ -146,7 +149,8 @@ TEST(Arithmetic, JumpsChooseBetweenValues) {
   EXPECT_EQ(target.records()[1].get<std::int64_t>(0), 20);
 }
 
-// -------------------------------------------------------------------------------------------------------- arguments
+// --------------------------------------------------------------------------------------------------------
+// arguments
 
 TEST(Argument, TenOfAnEntryProbe) {
   Program program;
@@ -181,7 +185,8 @@ TEST(Argument, TheTrampolinesPushesAreSteppedOver) {
   EXPECT_EQ(target.records()[0].get<std::uint64_t>(0), 4u);
 }
 
-// ------------------------------------------------------------------------------------------------- strings and memory
+// -------------------------------------------------------------------------------------------------
+// strings and memory
 
 TEST(Text, CompareLengthJoin) {
   Program program;
@@ -193,7 +198,8 @@ TEST(Text, CompareLengthJoin) {
   const char* const constants[] = {"abc", "abd", "ab", "", "abcdefgh"};
   for (int a = 0; a < 5; ++a) {
     for (int b = 0; b < 5; ++b) {
-      clause.field(clause.binary(Op::kCompareString, clause.string(a), clause.string(b)), integer());
+      clause.field(clause.binary(Op::kCompareString, clause.string(a), clause.string(b)),
+                   integer());
       const int order = std::strcmp(constants[a], constants[b]);
       expected.push_back(order < 0 ? -1 : order > 0);
     }
@@ -207,7 +213,8 @@ TEST(Text, CompareLengthJoin) {
   target.fire({});
   const auto records = target.records();
   ASSERT_EQ(records.size(), 1u);
-  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(records[0].get<std::int64_t>(i * 8), expected[i]) << i;
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_EQ(records[0].get<std::int64_t>(i * 8), expected[i]) << i;
   EXPECT_EQ(records[0].text(expected.size() * 8), "abcabcdefgh");
   EXPECT_EQ(records[0].text(expected.size() * 8 + 12), "ab");
 }
@@ -215,7 +222,9 @@ TEST(Text, CompareLengthJoin) {
 // Two pages of which the second may be unreadable.
 class Pages {
  public:
-  Pages() : base_(static_cast<char*>(::mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {}
+  Pages()
+      : base_(static_cast<char*>(
+            ::mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {}
   ~Pages() { ::munmap(base_, 8192); }
   char* end_of_first() const { return base_ + 4096; }
   void forbid_second() { ::mprotect(base_ + 4096, 4096, PROT_NONE); }
@@ -251,7 +260,8 @@ TEST(CopyIn, StringsEndAtTheirNulEvenBeforeABadPage) {
   EXPECT_EQ(records[0].text(64), "over");
   EXPECT_EQ(records[1].text(64), "");
   EXPECT_EQ(records[2].header.kind, wire::kRecordFault);
-  EXPECT_EQ(records[2].get<wire::FaultPayload>(0).fault, static_cast<std::uint32_t>(Fault::kBadAddress));
+  EXPECT_EQ(records[2].get<wire::FaultPayload>(0).fault,
+            static_cast<std::uint32_t>(Fault::kBadAddress));
   EXPECT_EQ(records[3].text(0), "edge");
   EXPECT_EQ(records[3].text(64), "edge");
   EXPECT_EQ(records[4].header.kind, wire::kRecordFault);
@@ -264,7 +274,8 @@ TEST(CopyIn, BytesAreReadThroughAndScratchIsBounded) {
   const Reg size = clause.argument(1);
   const Reg copied = clause.binary(Op::kCopyIn, clause.argument(0), size);
   const Reg again = clause.binary(Op::kCopyIn, copied, clause.constant(8));
-  const Reg second = clause.load_memory(clause.binary(Op::kAdd, again, clause.constant(4)), 4, false);
+  const Reg second =
+      clause.load_memory(clause.binary(Op::kAdd, again, clause.constant(4)), 4, false);
   clause.reserve();
   clause.field(second, integer());
   clause.field(copied, bytes(8));
@@ -281,9 +292,12 @@ TEST(CopyIn, BytesAreReadThroughAndScratchIsBounded) {
   EXPECT_EQ(records[0].get<std::uint64_t>(0), 22u);
   EXPECT_EQ(records[0].get<std::uint32_t>(8), 11u);
   for (const std::size_t i : {1u, 2u, 3u}) {
-    EXPECT_EQ(records[i].get<wire::FaultPayload>(0).fault, static_cast<std::uint32_t>(Fault::kNoScratch)) << i;
+    EXPECT_EQ(records[i].get<wire::FaultPayload>(0).fault,
+              static_cast<std::uint32_t>(Fault::kNoScratch))
+        << i;
   }
-  EXPECT_EQ(records[4].get<wire::FaultPayload>(0).fault, static_cast<std::uint32_t>(Fault::kBadAddress));
+  EXPECT_EQ(records[4].get<wire::FaultPayload>(0).fault,
+            static_cast<std::uint32_t>(Fault::kBadAddress));
   EXPECT_EQ(records[4].get<wire::FaultPayload>(0).address, 8u);
 }
 
@@ -315,7 +329,8 @@ TEST(LoadMemory, ExtendsEverySize) {
   }
 }
 
-// -------------------------------------------------------------------------------------------------------- variables
+// --------------------------------------------------------------------------------------------------------
+// variables
 
 TEST(Variable, GlobalsAndThisOfEverySize) {
   Program program;
@@ -375,7 +390,8 @@ TEST(Variable, SelfBelongsToAThreadAndEndsWithIt) {
   target.fire({3});
   target.fire({4});
   std::map<std::uint32_t, std::vector<std::int64_t>> seen;
-  for (const auto& record : target.records()) seen[record.header.tid].push_back(record.get<std::int64_t>(0));
+  for (const auto& record : target.records())
+    seen[record.header.tid].push_back(record.get<std::int64_t>(0));
   ASSERT_EQ(seen.size(), 2u);
   for (const auto& [tid, values] : seen) {
     if (tid == static_cast<std::uint32_t>(::syscall(SYS_gettid))) {
@@ -413,7 +429,8 @@ TEST(Array, StoresLoadsAndRemoves) {
   const Reg value = clause.argument(1);
   const Reg name = clause.builtin(plan::Builtin::kProbeFunction);
   clause.reserve();
-  clause.field(clause.load_element(program, numbers, {{key, integer()}, {name, text()}}), integer());
+  clause.field(clause.load_element(program, numbers, {{key, integer()}, {name, text()}}),
+               integer());
   clause.field(clause.load_element(program, texts, {{key, integer()}}), text());
   clause.field(clause.load_element(program, own, {{key, integer()}}), integer());
   clause.store_element(program, numbers, {{key, integer()}, {name, text()}}, value);
@@ -466,7 +483,9 @@ TEST(Array, TwoThreadsShareOne) {
   const auto wrong = add_aggregation(program, AggregationKind::kCount);
   ClauseBuilder clause;  // a[k] is 0 or k + 1000; the second argument says store or remove
   const Reg key = clause.binary(Op::kAnd, clause.argument(0), clause.constant(15));
-  const Reg bit = clause.binary(Op::kAnd, clause.binary(Op::kShiftRight, clause.argument(0), clause.constant(4)), clause.constant(1));
+  const Reg bit = clause.binary(
+      Op::kAnd, clause.binary(Op::kShiftRight, clause.argument(0), clause.constant(4)),
+      clause.constant(1));
   const Reg good = clause.binary(Op::kAdd, key, clause.constant(1000));
   const Reg found = clause.load_element(program, array, {{key, integer()}});
   clause.store_element(program, array, {{key, integer()}}, clause.binary(Op::kMul, bit, good));
@@ -479,7 +498,8 @@ TEST(Array, TwoThreadsShareOne) {
   Target target(program, kOneBody);
   std::vector<std::thread> threads;
   for (std::uint64_t t = 0; t < 2; ++t) {
-    threads.emplace_back([&, t] { trapline_test_loop(target.body(), &target.site(), 300000, t * 7, 2 * t + 1); });
+    threads.emplace_back(
+        [&, t] { trapline_test_loop(target.body(), &target.site(), 300000, t * 7, 2 * t + 1); });
   }
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(target.direct(wrong), 0u);

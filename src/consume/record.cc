@@ -1,6 +1,15 @@
 #include "consume/record.h"
 
+#include <cstring>
+
 namespace trapline::consume {
+
+std::optional<FaultFields> fault_of(const Record& record) {
+  FaultFields fields{};
+  if (record.kind != kFaultRecord || record.payload.size() < sizeof fields) return std::nullopt;
+  std::memcpy(&fields, record.payload.data(), sizeof fields);
+  return fields;
+}
 
 Drops& Drops::operator+=(const Drops& other) {
   record += other.record;

@@ -4,20 +4,33 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
+
+#include "wire/arena.h"
 
 namespace trapline::consume {
 
+// What Record::kind may be.
+inline constexpr std::uint16_t kDataRecord = wire::kRecordData;
+inline constexpr std::uint16_t kFaultRecord = wire::kRecordFault;
+
+// What a fault record carries.
+using FaultFields = wire::FaultPayload;
+
 struct Record {
   std::uint32_t clause = 0;  // checked: an index into Program::clauses
-  std::uint16_t kind = 0;    // wire::RecordKind, checked
+  std::uint16_t kind = 0;    // kDataRecord or kFaultRecord, checked
   std::uint32_t probe = 0;   // NOT checked: the session knows how many probes there are
   std::uint32_t cpu = 0;
   std::uint32_t tid = 0;
   std::uint64_t tsc = 0;
   std::vector<std::byte>
-      payload;  // kRecordData: Clause::record_size bytes; kRecordFault: a wire::FaultPayload
+      payload;  // kDataRecord: Clause::record_size bytes; kFaultRecord: FaultFields
 };
+
+// nullopt: the record is of another kind, or too short.
+std::optional<FaultFields> fault_of(const Record& record);
 
 // Losses. Totals since tracing began, or what is new since the last look.
 struct Drops {

@@ -37,9 +37,12 @@ std::string integer_text(const IntegerLiteral& e) {
 
 std::string identifier_text(const Identifier& e) {
   switch (e.scope) {
-    case VariableScope::kSelf: return "self->" + e.name;
-    case VariableScope::kThis: return "this->" + e.name;
-    case VariableScope::kGlobal: break;
+    case VariableScope::kSelf:
+      return "self->" + e.name;
+    case VariableScope::kThis:
+      return "this->" + e.name;
+    case VariableScope::kGlobal:
+      break;
   }
   return e.symbol ? e.module + "`" + e.name : e.name;
 }
@@ -101,12 +104,18 @@ class TreePrinter {
  public:
   void item(const Item& item) {
     switch (item.kind) {
-      case ItemKind::kClause: return clause(item.as<Clause>());
-      case ItemKind::kDeclaration: return declaration(item.as<Declaration>());
-      case ItemKind::kInline: return inline_definition(item.as<InlineDefinition>());
-      case ItemKind::kTranslator: return translator(item.as<TranslatorDefinition>());
-      case ItemKind::kProvider: return provider(item.as<ProviderDefinition>());
-      case ItemKind::kPragma: return pragma(item.as<Pragma>());
+      case ItemKind::kClause:
+        return clause(item.as<Clause>());
+      case ItemKind::kDeclaration:
+        return declaration(item.as<Declaration>());
+      case ItemKind::kInline:
+        return inline_definition(item.as<InlineDefinition>());
+      case ItemKind::kTranslator:
+        return translator(item.as<TranslatorDefinition>());
+      case ItemKind::kProvider:
+        return provider(item.as<ProviderDefinition>());
+      case ItemKind::kPragma:
+        return pragma(item.as<Pragma>());
     }
   }
   std::string take() { return std::move(text_); }
@@ -169,10 +178,14 @@ class TreePrinter {
 
 std::string to_text(const Expression& expression) {
   switch (expression.kind) {
-    case ExpressionKind::kInteger: return integer_text(expression.as<IntegerLiteral>());
-    case ExpressionKind::kString: return quoted(expression.as<StringLiteral>().value);
-    case ExpressionKind::kIdentifier: return identifier_text(expression.as<Identifier>());
-    case ExpressionKind::kAggregation: return "@" + expression.as<AggregationReference>().name;
+    case ExpressionKind::kInteger:
+      return integer_text(expression.as<IntegerLiteral>());
+    case ExpressionKind::kString:
+      return quoted(expression.as<StringLiteral>().value);
+    case ExpressionKind::kIdentifier:
+      return identifier_text(expression.as<Identifier>());
+    case ExpressionKind::kAggregation:
+      return "@" + expression.as<AggregationReference>().name;
     case ExpressionKind::kIndex: {
       const auto& e = expression.as<Index>();
       return list_text("[]", *e.base, e.indices);
@@ -186,7 +199,8 @@ std::string to_text(const Expression& expression) {
       return fmt::format("({} {} {})", e.access == Access::kArrow ? "->" : ".", to_text(*e.base),
                          e.name);
     }
-    case ExpressionKind::kUnary: return unary_text(expression.as<Unary>());
+    case ExpressionKind::kUnary:
+      return unary_text(expression.as<Unary>());
     case ExpressionKind::kBinary: {
       const auto& e = expression.as<Binary>();
       return fmt::format("({} {} {})", spelling(e.op), to_text(*e.left), to_text(*e.right));

@@ -5,10 +5,10 @@
 // Unlike DTrace it goes on after a mistake: an expression that has one is nullptr, its neighbours
 // are still checked, and a variable that got no type because of it is not complained about again.
 //
-// The pieces: checker.cc (the program and its clauses), check_type.cc and check_declaration.cc (types;
-// variables, inlines), check_name.cc (identifiers, indexing, prototypes), check_operand.cc and
-// check_operator.cc, check_assignment.cc; then what statements may be: check_statement.cc (actions,
-// aggregations) and check_format.cc.
+// The pieces: checker.cc (the program and its clauses), check_type.cc and check_declaration.cc
+// (types; variables, inlines), check_name.cc (identifiers, indexing, prototypes), check_operand.cc
+// and check_operator.cc, check_assignment.cc; then what statements may be: check_statement.cc
+// (actions, aggregations) and check_format.cc.
 
 #pragma once
 

@@ -155,8 +155,10 @@ bool begins_declaration(TokenKind kind) {
     case TokenKind::kUnion:
     case TokenKind::kUnsigned:
     case TokenKind::kVoid:
-    case TokenKind::kVolatile: return true;
-    default: return false;
+    case TokenKind::kVolatile:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -344,11 +346,16 @@ Token Lexer::next() {
   }
   if (is_digit(c) || (c == '.' && is_digit(peek(1)))) return number();
   switch (c) {
-    case '"': return string();
-    case '\'': return character();
-    case '@': return aggregation();
-    case '$': return macro(member);
-    default: break;
+    case '"':
+      return string();
+    case '\'':
+      return character();
+    case '@':
+      return aggregation();
+    case '$':
+      return macro(member);
+    default:
+      break;
   }
   Token token = punctuation();
   member_next_ = token.kind == TokenKind::kDot || token.kind == TokenKind::kArrow;

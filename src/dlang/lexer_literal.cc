@@ -73,16 +73,33 @@ std::size_t float_length(std::string_view text) {
 std::size_t escape(std::string_view text, std::size_t at, std::string& out) {
   const char c = text[at];
   switch (c) {
-    case 'a': out.push_back('\a'); return at + 1;
-    case 'b': out.push_back('\b'); return at + 1;
-    case 'f': out.push_back('\f'); return at + 1;
-    case 'n': out.push_back('\n'); return at + 1;
-    case 'r': out.push_back('\r'); return at + 1;
-    case 't': out.push_back('\t'); return at + 1;
-    case 'v': out.push_back('\v'); return at + 1;
+    case 'a':
+      out.push_back('\a');
+      return at + 1;
+    case 'b':
+      out.push_back('\b');
+      return at + 1;
+    case 'f':
+      out.push_back('\f');
+      return at + 1;
+    case 'n':
+      out.push_back('\n');
+      return at + 1;
+    case 'r':
+      out.push_back('\r');
+      return at + 1;
+    case 't':
+      out.push_back('\t');
+      return at + 1;
+    case 'v':
+      out.push_back('\v');
+      return at + 1;
     case '"':
-    case '\\': out.push_back(c); return at + 1;
-    default: break;
+    case '\\':
+      out.push_back(c);
+      return at + 1;
+    default:
+      break;
   }
   if (c >= '0' && c <= '7') {
     unsigned value = 0;

@@ -33,19 +33,24 @@ std::string_view hint_for(TokenKind kind) {
   switch (kind) {
     case TokenKind::kIf:
     case TokenKind::kElse:
-    case TokenKind::kSwitch: return "D has no such statement: use a predicate or ?:";
+    case TokenKind::kSwitch:
+      return "D has no such statement: use a predicate or ?:";
     case TokenKind::kFor:
     case TokenKind::kWhile:
     case TokenKind::kDo:
-    case TokenKind::kGoto: return "D has no loops";
-    case TokenKind::kReturn: return "a clause ends at its }";
+    case TokenKind::kGoto:
+      return "D has no loops";
+    case TokenKind::kReturn:
+      return "a clause ends at its }";
     case TokenKind::kTypedef:
     case TokenKind::kStruct:
     case TokenKind::kInt:
     case TokenKind::kChar:
     case TokenKind::kLong:
-    case TokenKind::kStringKeyword: return "declarations stand outside of clauses";
-    default: return {};
+    case TokenKind::kStringKeyword:
+      return "declarations stand outside of clauses";
+    default:
+      return {};
   }
 }
 
@@ -183,10 +188,18 @@ void Parser::item(const Token& first) {
     lexer_.rewind(first);
     bool good = false;
     switch (peek().kind) {
-      case TokenKind::kInline: good = inline_definition(); break;
-      case TokenKind::kTranslator: good = translator(); break;
-      case TokenKind::kProvider: good = provider(); break;
-      default: good = declaration(); break;
+      case TokenKind::kInline:
+        good = inline_definition();
+        break;
+      case TokenKind::kTranslator:
+        good = translator();
+        break;
+      case TokenKind::kProvider:
+        good = provider();
+        break;
+      default:
+        good = declaration();
+        break;
     }
     if (!good) recover_item();
     return;

@@ -16,36 +16,61 @@ namespace {
 
 std::optional<StorageClass> storage_class(TokenKind kind) {
   switch (kind) {
-    case TokenKind::kAuto: return StorageClass::kAuto;
-    case TokenKind::kRegister: return StorageClass::kRegister;
-    case TokenKind::kStatic: return StorageClass::kStatic;
-    case TokenKind::kExtern: return StorageClass::kExtern;
-    case TokenKind::kTypedef: return StorageClass::kTypedef;
-    case TokenKind::kSelf: return StorageClass::kSelf;
-    case TokenKind::kThis: return StorageClass::kThis;
-    default: return std::nullopt;
+    case TokenKind::kAuto:
+      return StorageClass::kAuto;
+    case TokenKind::kRegister:
+      return StorageClass::kRegister;
+    case TokenKind::kStatic:
+      return StorageClass::kStatic;
+    case TokenKind::kExtern:
+      return StorageClass::kExtern;
+    case TokenKind::kTypedef:
+      return StorageClass::kTypedef;
+    case TokenKind::kSelf:
+      return StorageClass::kSelf;
+    case TokenKind::kThis:
+      return StorageClass::kThis;
+    default:
+      return std::nullopt;
   }
 }
 
 std::optional<SpecifierKind> specifier_kind(TokenKind kind) {
   switch (kind) {
-    case TokenKind::kVoid: return SpecifierKind::kVoid;
-    case TokenKind::kChar: return SpecifierKind::kChar;
-    case TokenKind::kShort: return SpecifierKind::kShort;
-    case TokenKind::kInt: return SpecifierKind::kInt;
-    case TokenKind::kLong: return SpecifierKind::kLong;
-    case TokenKind::kFloat: return SpecifierKind::kFloat;
-    case TokenKind::kDouble: return SpecifierKind::kDouble;
-    case TokenKind::kSigned: return SpecifierKind::kSigned;
-    case TokenKind::kUnsigned: return SpecifierKind::kUnsigned;
-    case TokenKind::kStringKeyword: return SpecifierKind::kString;
-    case TokenKind::kConst: return SpecifierKind::kConst;
-    case TokenKind::kVolatile: return SpecifierKind::kVolatile;
-    case TokenKind::kRestrict: return SpecifierKind::kRestrict;
-    case TokenKind::kStruct: return SpecifierKind::kStruct;
-    case TokenKind::kUnion: return SpecifierKind::kUnion;
-    case TokenKind::kEnum: return SpecifierKind::kEnum;
-    default: return std::nullopt;
+    case TokenKind::kVoid:
+      return SpecifierKind::kVoid;
+    case TokenKind::kChar:
+      return SpecifierKind::kChar;
+    case TokenKind::kShort:
+      return SpecifierKind::kShort;
+    case TokenKind::kInt:
+      return SpecifierKind::kInt;
+    case TokenKind::kLong:
+      return SpecifierKind::kLong;
+    case TokenKind::kFloat:
+      return SpecifierKind::kFloat;
+    case TokenKind::kDouble:
+      return SpecifierKind::kDouble;
+    case TokenKind::kSigned:
+      return SpecifierKind::kSigned;
+    case TokenKind::kUnsigned:
+      return SpecifierKind::kUnsigned;
+    case TokenKind::kStringKeyword:
+      return SpecifierKind::kString;
+    case TokenKind::kConst:
+      return SpecifierKind::kConst;
+    case TokenKind::kVolatile:
+      return SpecifierKind::kVolatile;
+    case TokenKind::kRestrict:
+      return SpecifierKind::kRestrict;
+    case TokenKind::kStruct:
+      return SpecifierKind::kStruct;
+    case TokenKind::kUnion:
+      return SpecifierKind::kUnion;
+    case TokenKind::kEnum:
+      return SpecifierKind::kEnum;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -59,8 +84,10 @@ bool names_type(SpecifierKind kind) {
     case SpecifierKind::kUnsigned:
     case SpecifierKind::kConst:
     case SpecifierKind::kVolatile:
-    case SpecifierKind::kRestrict: return false;
-    default: return true;
+    case SpecifierKind::kRestrict:
+      return false;
+    default:
+      return true;
   }
 }
 
@@ -237,9 +264,12 @@ bool Parser::is_nested_declarator(Naming naming) {
   switch (peek(1).kind) {
     case TokenKind::kStar:
     case TokenKind::kLeftParen:
-    case TokenKind::kLeftBracket: return true;
-    case TokenKind::kIdentifier: return naming != Naming::kAbstract && !is_type_name(peek(1).text);
-    default: return false;
+    case TokenKind::kLeftBracket:
+      return true;
+    case TokenKind::kIdentifier:
+      return naming != Naming::kAbstract && !is_type_name(peek(1).text);
+    default:
+      return false;
   }
 }
 

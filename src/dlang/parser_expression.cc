@@ -18,27 +18,46 @@ struct OperatorInfo {
 
 OperatorInfo binary_operator(const Token& token) {
   switch (token.kind) {
-    case TokenKind::kPipePipe: return {1, BinaryOperator::kLogicalOr};
-    case TokenKind::kCaretCaret: return {2, BinaryOperator::kLogicalXor};
-    case TokenKind::kAmpAmp: return {3, BinaryOperator::kLogicalAnd};
-    case TokenKind::kPipe: return {4, BinaryOperator::kBitOr};
-    case TokenKind::kCaret: return {5, BinaryOperator::kBitXor};
-    case TokenKind::kAmp: return {6, BinaryOperator::kBitAnd};
-    case TokenKind::kEqualEqual: return {7, BinaryOperator::kEqual};
-    case TokenKind::kBangEqual: return {7, BinaryOperator::kNotEqual};
-    case TokenKind::kLess: return {8, BinaryOperator::kLess};
-    case TokenKind::kLessEqual: return {8, BinaryOperator::kLessEqual};
-    case TokenKind::kGreater: return {8, BinaryOperator::kGreater};
-    case TokenKind::kGreaterEqual: return {8, BinaryOperator::kGreaterEqual};
-    case TokenKind::kShiftLeft: return {9, BinaryOperator::kShiftLeft};
-    case TokenKind::kShiftRight: return {9, BinaryOperator::kShiftRight};
-    case TokenKind::kPlus: return {10, BinaryOperator::kAdd};
-    case TokenKind::kMinus: return {10, BinaryOperator::kSubtract};
-    case TokenKind::kStar: return {11, BinaryOperator::kMultiply};
-    case TokenKind::kPercent: return {11, BinaryOperator::kRemainder};
+    case TokenKind::kPipePipe:
+      return {1, BinaryOperator::kLogicalOr};
+    case TokenKind::kCaretCaret:
+      return {2, BinaryOperator::kLogicalXor};
+    case TokenKind::kAmpAmp:
+      return {3, BinaryOperator::kLogicalAnd};
+    case TokenKind::kPipe:
+      return {4, BinaryOperator::kBitOr};
+    case TokenKind::kCaret:
+      return {5, BinaryOperator::kBitXor};
+    case TokenKind::kAmp:
+      return {6, BinaryOperator::kBitAnd};
+    case TokenKind::kEqualEqual:
+      return {7, BinaryOperator::kEqual};
+    case TokenKind::kBangEqual:
+      return {7, BinaryOperator::kNotEqual};
+    case TokenKind::kLess:
+      return {8, BinaryOperator::kLess};
+    case TokenKind::kLessEqual:
+      return {8, BinaryOperator::kLessEqual};
+    case TokenKind::kGreater:
+      return {8, BinaryOperator::kGreater};
+    case TokenKind::kGreaterEqual:
+      return {8, BinaryOperator::kGreaterEqual};
+    case TokenKind::kShiftLeft:
+      return {9, BinaryOperator::kShiftLeft};
+    case TokenKind::kShiftRight:
+      return {9, BinaryOperator::kShiftRight};
+    case TokenKind::kPlus:
+      return {10, BinaryOperator::kAdd};
+    case TokenKind::kMinus:
+      return {10, BinaryOperator::kSubtract};
+    case TokenKind::kStar:
+      return {11, BinaryOperator::kMultiply};
+    case TokenKind::kPercent:
+      return {11, BinaryOperator::kRemainder};
     case TokenKind::kSlash:
       return token.ends_predicate ? OperatorInfo{} : OperatorInfo{11, BinaryOperator::kDivide};
-    default: return {};
+    default:
+      return {};
   }
 }
 
@@ -46,32 +65,53 @@ bool is_assignment(TokenKind kind) { return kind >= TokenKind::kAssign; }
 
 std::optional<BinaryOperator> compound_operator(TokenKind kind) {
   switch (kind) {
-    case TokenKind::kPlusAssign: return BinaryOperator::kAdd;
-    case TokenKind::kMinusAssign: return BinaryOperator::kSubtract;
-    case TokenKind::kStarAssign: return BinaryOperator::kMultiply;
-    case TokenKind::kSlashAssign: return BinaryOperator::kDivide;
-    case TokenKind::kPercentAssign: return BinaryOperator::kRemainder;
-    case TokenKind::kAmpAssign: return BinaryOperator::kBitAnd;
-    case TokenKind::kPipeAssign: return BinaryOperator::kBitOr;
-    case TokenKind::kCaretAssign: return BinaryOperator::kBitXor;
-    case TokenKind::kShiftLeftAssign: return BinaryOperator::kShiftLeft;
-    case TokenKind::kShiftRightAssign: return BinaryOperator::kShiftRight;
-    default: return std::nullopt;
+    case TokenKind::kPlusAssign:
+      return BinaryOperator::kAdd;
+    case TokenKind::kMinusAssign:
+      return BinaryOperator::kSubtract;
+    case TokenKind::kStarAssign:
+      return BinaryOperator::kMultiply;
+    case TokenKind::kSlashAssign:
+      return BinaryOperator::kDivide;
+    case TokenKind::kPercentAssign:
+      return BinaryOperator::kRemainder;
+    case TokenKind::kAmpAssign:
+      return BinaryOperator::kBitAnd;
+    case TokenKind::kPipeAssign:
+      return BinaryOperator::kBitOr;
+    case TokenKind::kCaretAssign:
+      return BinaryOperator::kBitXor;
+    case TokenKind::kShiftLeftAssign:
+      return BinaryOperator::kShiftLeft;
+    case TokenKind::kShiftRightAssign:
+      return BinaryOperator::kShiftRight;
+    default:
+      return std::nullopt;
   }
 }
 
 std::optional<UnaryOperator> prefix_operator(TokenKind kind) {
   switch (kind) {
-    case TokenKind::kPlus: return UnaryOperator::kPlus;
-    case TokenKind::kMinus: return UnaryOperator::kMinus;
-    case TokenKind::kTilde: return UnaryOperator::kComplement;
-    case TokenKind::kBang: return UnaryOperator::kNot;
-    case TokenKind::kStar: return UnaryOperator::kDereference;
-    case TokenKind::kAmp: return UnaryOperator::kAddress;
-    case TokenKind::kPlusPlus: return UnaryOperator::kPreIncrement;
-    case TokenKind::kMinusMinus: return UnaryOperator::kPreDecrement;
-    case TokenKind::kStringof: return UnaryOperator::kStringof;
-    default: return std::nullopt;
+    case TokenKind::kPlus:
+      return UnaryOperator::kPlus;
+    case TokenKind::kMinus:
+      return UnaryOperator::kMinus;
+    case TokenKind::kTilde:
+      return UnaryOperator::kComplement;
+    case TokenKind::kBang:
+      return UnaryOperator::kNot;
+    case TokenKind::kStar:
+      return UnaryOperator::kDereference;
+    case TokenKind::kAmp:
+      return UnaryOperator::kAddress;
+    case TokenKind::kPlusPlus:
+      return UnaryOperator::kPreIncrement;
+    case TokenKind::kMinusMinus:
+      return UnaryOperator::kPreDecrement;
+    case TokenKind::kStringof:
+      return UnaryOperator::kStringof;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -98,8 +138,10 @@ bool surely_begins_operand(TokenKind kind) {
     case TokenKind::kStringof:
     case TokenKind::kXlate:
     case TokenKind::kTilde:
-    case TokenKind::kBang: return true;
-    default: return false;
+    case TokenKind::kBang:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -111,8 +153,10 @@ bool may_begin_operand(TokenKind kind) {
     case TokenKind::kPlus:
     case TokenKind::kMinus:
     case TokenKind::kPlusPlus:
-    case TokenKind::kMinusMinus: return true;
-    default: return surely_begins_operand(kind);
+    case TokenKind::kMinusMinus:
+      return true;
+    default:
+      return surely_begins_operand(kind);
   }
 }
 
@@ -368,7 +412,9 @@ ExpressionPtr Parser::postfix() {
   while (base != nullptr) {
     switch (peek().kind) {
       case TokenKind::kDot:
-      case TokenKind::kArrow: base = member_access(std::move(base)); break;
+      case TokenKind::kArrow:
+        base = member_access(std::move(base));
+        break;
       case TokenKind::kLeftBracket: {
         take();
         ++brackets_;
@@ -402,7 +448,8 @@ ExpressionPtr Parser::postfix() {
         base = finish(std::move(node), begin, {operand});
         break;
       }
-      default: return base;
+      default:
+        return base;
     }
   }
   return nullptr;
@@ -438,10 +485,14 @@ ExpressionPtr Parser::primary() {
   switch (peek().kind) {
     case TokenKind::kIdentifier:
     case TokenKind::kSelf:
-    case TokenKind::kThis: return identifier(take());
-    case TokenKind::kLeftParen: return parenthesized();
-    case TokenKind::kOffsetof: return offsetof_expression();
-    case TokenKind::kXlate: return xlate_expression();
+    case TokenKind::kThis:
+      return identifier(take());
+    case TokenKind::kLeftParen:
+      return parenthesized();
+    case TokenKind::kOffsetof:
+      return offsetof_expression();
+    case TokenKind::kXlate:
+      return xlate_expression();
     case TokenKind::kInteger: {
       const Token token = take();
       auto node = make<IntegerLiteral>();
@@ -465,7 +516,8 @@ ExpressionPtr Parser::primary() {
       node->name = std::string(token.text);
       return finish(std::move(node), token.range.begin, {});
     }
-    default: return syntax_error();
+    default:
+      return syntax_error();
   }
 }
 

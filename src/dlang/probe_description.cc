@@ -21,11 +21,15 @@ bool is_number_char(char c) { return c >= '0' && c <= '9'; }
 
 std::size_t part_count(DescriptionKind kind) {
   switch (kind) {
-    case DescriptionKind::kProvider: return 1;
-    case DescriptionKind::kModule: return 2;
-    case DescriptionKind::kFunction: return 3;
+    case DescriptionKind::kProvider:
+      return 1;
+    case DescriptionKind::kModule:
+      return 2;
+    case DescriptionKind::kFunction:
+      return 3;
     case DescriptionKind::kName:
-    case DescriptionKind::kId: return 4;
+    case DescriptionKind::kId:
+      return 4;
   }
   return 4;
 }

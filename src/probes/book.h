@@ -1,7 +1,8 @@
-// The book of a code region: what was patched where, so that whoever finds the region can restore the process.
+// The book of a code region: what was patched where, so that whoever finds the region can restore
+// the process.
 //
-// It lies at the region's start, in the traced process, so it survives every tracer and is there in forked children
-// too. Layout, all little endian:
+// It lies at the region's start, in the traced process, so it survives every tracer and is there in
+// forked children too. Layout, all little endian:
 //   BookHeader | BookEntry[count] | wire::ProbeSite[] | the object | trampolines
 
 #pragma once
@@ -20,8 +21,8 @@ struct BookHeader {
   std::uint64_t region_size;  // bytes
   std::uint64_t arena;        // address in the process
   std::uint64_t arena_size;
-  std::uint64_t alive;        // address of the fork page
-  std::uint32_t tracer;       // its pid when it wrote this
+  std::uint64_t alive;   // address of the fork page
+  std::uint32_t tracer;  // its pid when it wrote this
   std::uint32_t reserved0;
 };
 

@@ -12,7 +12,8 @@ namespace trapline::probes {
 
 namespace {
 
-// One region serves all text within this span, which leaves room to find a gap within a jump's reach (2 GiB).
+// One region serves all text within this span, which leaves room to find a gap within a jump's
+// reach (2 GiB).
 constexpr std::uint64_t kRegionSpan = std::uint64_t{1} << 30;
 
 // A piece that turns planned bytes into a jump (kArm), or the jump back into what was there.
@@ -32,10 +33,11 @@ std::optional<QuietByte> quiet_byte(const PlacedSite& placed) {
   return std::nullopt;
 }
 
-// Bodies call nothing of the target's, and no window holds a call. So an address of ours on a stack is alive only if a
-// signal interrupted the thread there: as the saved PC of a signal frame. Anything else is a word that was left behind by
-// an earlier call. In the kernel's frame (arch/x86/include/asm/sigframe.h, struct sigcontext) the flags and then the
-// code segment follow the PC, and the latter is 0x33 for 64-bit code.
+// Bodies call nothing of the target's, and no window holds a call. So an address of ours on a stack
+// is alive only if a signal interrupted the thread there: as the saved PC of a signal frame.
+// Anything else is a word that was left behind by an earlier call. In the kernel's frame
+// (arch/x86/include/asm/sigframe.h, struct sigcontext) the flags and then the code segment follow
+// the PC, and the latter is 0x33 for 64-bit code.
 constexpr std::uint64_t kSegmentsAfterPc = 16;
 constexpr std::uint16_t kUserCodeSegment = 0x33;
 
@@ -47,7 +49,8 @@ bool is_alive(const target::ScanHit& hit, const target::Memory& memory) {
 
 }  // namespace
 
-Installation::Installation(ModuleCache& modules, const SitePlans& plans, std::span<const std::byte> object)
+Installation::Installation(ModuleCache& modules, const SitePlans& plans,
+                           std::span<const std::byte> object)
     : modules_(modules), plans_(plans), object_(object) {
   group_sites();
 }
@@ -56,7 +59,8 @@ void Installation::group_sites() {
   std::vector<PlacedSite> all;
   for (const ModuleSites& module : plans_.modules) {
     const LoadBias bias = modules_.module(module.module).bias;
-    for (const isa::SitePlan& plan : module.sites) all.push_back({&plan, bias.to_remote(plan.site), module.module, {}});
+    for (const isa::SitePlan& plan : module.sites)
+      all.push_back({&plan, bias.to_remote(plan.site), module.module, {}});
   }
   std::ranges::sort(all, {}, &PlacedSite::site);
   for (PlacedSite& site : all) {
@@ -95,8 +99,8 @@ Result<> Installation::prepare(target::Memory& memory, std::span<const ProbeBind
                                std::uint64_t arena_size) {
   for (Region& region : regions_) {
     TL_CHECK(region.region.has_value());
-    RegionImage image = build_region(region.region->range().start, std::move(region.contents), plans_.uses, bindings,
-                                     modules_, arena_size);
+    RegionImage image = build_region(region.region->range().start, std::move(region.contents),
+                                     plans_.uses, bindings, modules_, arena_size);
     for (PlacedSite& site : image.sites) sites_.push_back({std::move(site), State::kWaiting});
     refused_.insert(refused_.end(), image.refused.begin(), image.refused.end());
     // Some kernels let only the tracer of a stopped thread write: then arm() does it.
@@ -116,8 +120,8 @@ void Installation::copy_pages(target::Memory& memory) const {
   for (const Site& site : sites_) {
     const std::optional<QuietByte> byte = quiet_byte(site.placed);
     if (!byte) continue;
-    const bool new_page =
-        bytes.empty() || bytes.back().at.value() / wire::kPageSize != byte->at.value() / wire::kPageSize;
+    const bool new_page = bytes.empty() || bytes.back().at.value() / wire::kPageSize !=
+                                               byte->at.value() / wire::kPageSize;
     if (new_page) bytes.push_back(*byte);
   }
   copy_pages_early(memory, bytes);
@@ -183,13 +187,16 @@ void Installation::refuse_deferred() {
   for (Site& site : sites_) {
     if (site.state != State::kWaiting) continue;
     site.state = State::kRefused;
-    refuse(site.placed, "a thread is in the midst of it", "its stack holds an address inside the window");
+    refuse(site.placed, "a thread is in the midst of it",
+           "its stack holds an address inside the window");
   }
 }
 
-void Installation::refuse(const PlacedSite& site, const std::string& reason, const std::string& detail) {
+void Installation::refuse(const PlacedSite& site, const std::string& reason,
+                          const std::string& detail) {
   for (const isa::PlannedPoint& point : site.plan->points) {
-    refused_.push_back({plans_.uses[point.tag].probe, site.module, site.site + point.offset, reason, detail});
+    refused_.push_back(
+        {plans_.uses[point.tag].probe, site.module, site.site + point.offset, reason, detail});
   }
 }
 
@@ -220,7 +227,8 @@ Result<bool> Installation::release(target::StoppedProcess& process) {
   }
   if (ranges.empty()) return true;
   std::ranges::sort(ranges);
-  if (armed_count() != 0) return false;  // somebody patched over us: what leads into a region must find it there
+  if (armed_count() != 0)
+    return false;  // somebody patched over us: what leads into a region must find it there
   TL_TRY_ASSIGN(const target::ScanResult scan, target::scan_threads(process, ranges));
   const auto alive = [&](const target::ScanHit& hit) { return is_alive(hit, process.memory()); };
   if (std::ranges::any_of(scan.hits, alive) || !scan.complete) return false;

@@ -1,15 +1,17 @@
-// The probes of one process as they stand in its memory: regions, patched sites, and how all of it is taken back.
+// The probes of one process as they stand in its memory: regions, patched sites, and how all of it
+// is taken back.
 //
 // Three steps in, each as short for the target as can be:
 //   reserve  (stopped)  code regions are mapped within reach of the text they serve;
-//   prepare  (running)  trampolines are encoded and written to the regions, which nothing leads to yet;
-//   arm      (stopped)  each site's bytes are compared with what was planned, threads are moved out of windows, the
+//   prepare  (running)  trampolines are encoded and written to the regions, which nothing leads to
+//   yet; arm      (stopped)  each site's bytes are compared with what was planned, threads are
+//   moved out of windows, the
 //                       jumps are written.
-// And out: disarm (stopped) writes the original bytes back where ours still are; release (stopped) unmaps the regions once
-// no thread is in them or will return to them.
+// And out: disarm (stopped) writes the original bytes back where ours still are; release (stopped)
+// unmaps the regions once no thread is in them or will return to them.
 //
-// A site where other bytes are found than planned (somebody's breakpoint, a kernel uprobe) is refused, never
-// overwritten.
+// A site where other bytes are found than planned (somebody's breakpoint, a kernel uprobe) is
+// refused, never overwritten.
 
 #pragma once
 
@@ -30,13 +32,14 @@
 
 namespace trapline::probes {
 
-// Memory that an installation may take in the target without the user's explicit consent, in bytes: trampolines and the private
-// copies of patched pages of text.
+// Memory that an installation may take in the target without the user's explicit consent, in bytes:
+// trampolines and the private copies of patched pages of text.
 inline constexpr std::uint64_t kQuietMemory = 64u << 20;
 
 struct ArmReport {
-  std::size_t armed = 0;     // sites
-  std::size_t deferred = 0;  // sites that a thread is in the midst of: call arm() again at another stop
+  std::size_t armed = 0;  // sites
+  std::size_t deferred =
+      0;  // sites that a thread is in the midst of: call arm() again at another stop
 };
 
 class Installation {
@@ -50,7 +53,8 @@ class Installation {
   // Errors: kNotFound (no room within reach), kPermission (no executable memory), kOs, kTargetGone.
   Result<> reserve(target::RemoteCalls& calls);
   // `bindings` by probe. Errors: kOs, kTargetGone. Sites out of reach become refused().
-  Result<> prepare(target::Memory& memory, std::span<const ProbeBinding> bindings, std::uint64_t arena_size);
+  Result<> prepare(target::Memory& memory, std::span<const ProbeBinding> bindings,
+                   std::uint64_t arena_size);
   // Preconditions: prepared. May be called again for the sites that were deferred.
   Result<ArmReport> arm(target::StoppedProcess& process);
   // Gives up the sites that are still deferred: they become refused().
@@ -87,7 +91,8 @@ class Installation {
   void group_sites();
   void copy_pages(target::Memory& memory) const;
   void refuse(const PlacedSite& site, const std::string& reason, const std::string& detail);
-  Result<std::vector<bool>> sites_in_use(target::StoppedProcess& process, const std::vector<Site*>& waiting);
+  Result<std::vector<bool>> sites_in_use(target::StoppedProcess& process,
+                                         const std::vector<Site*>& waiting);
 
   ModuleCache& modules_;
   const SitePlans& plans_;

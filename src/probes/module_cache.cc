@@ -29,7 +29,8 @@ const std::vector<symbols::IfuncChoice>& ModuleCache::ifuncs(std::size_t index) 
     if (table) {
       std::vector<symbols::LoadedImage> loaded;
       for (const symbols::Module& m : list_.modules) loaded.push_back({m.image.get(), m.bias});
-      known.ifuncs = symbols::choose_ifuncs({module(index).image.get(), module(index).bias}, **table, loaded, memory_);
+      known.ifuncs = symbols::choose_ifuncs({module(index).image.get(), module(index).bias},
+                                            **table, loaded, memory_);
     }
   }
   return *known.ifuncs;

@@ -1,4 +1,5 @@
-// What is known of the modules of one traced process: symbols, code facts, IFUNC choices, each read when first asked for.
+// What is known of the modules of one traced process: symbols, code facts, IFUNC choices, each read
+// when first asked for.
 
 #pragma once
 

@@ -34,12 +34,14 @@ RelativeValues relative_values(const symbols::ElfImage& image) {
   return values;
 }
 
-std::vector<LinkAddr> pointers_in_data(const symbols::ElfImage& image, const std::vector<isa::CodeSection>& sections,
+std::vector<LinkAddr> pointers_in_data(const symbols::ElfImage& image,
+                                       const std::vector<isa::CodeSection>& sections,
                                        const RelativeValues& values) {
   std::vector<LinkAddr> pointers;
   const auto add_if_code = [&](std::uint64_t value) {
     for (const isa::CodeSection& section : sections) {
-      if (value >= section.address.value() && value - section.address.value() < section.bytes.size()) {
+      if (value >= section.address.value() &&
+          value - section.address.value() < section.bytes.size()) {
         pointers.emplace_back(value);
       }
     }
@@ -50,7 +52,8 @@ std::vector<LinkAddr> pointers_in_data(const symbols::ElfImage& image, const std
   }
   for (const symbols::Segment& segment : image.segments()) {
     if (segment.executable || segment.file_size == 0) continue;
-    const auto bytes = image.bytes_at({segment.memory.begin, segment.memory.begin + segment.file_size});
+    const auto bytes =
+        image.bytes_at({segment.memory.begin, segment.memory.begin + segment.file_size});
     if (!bytes) continue;
     const auto found = isa::scan_code_pointers(sections, *bytes);
     pointers.insert(pointers.end(), found.begin(), found.end());
@@ -74,19 +77,24 @@ isa::ReadData data_reader(const symbols::ElfImage& image, RelativeValues values)
 
 }  // namespace
 
-std::unique_ptr<isa::ModuleCode> read_module_code(const symbols::Module& module, const symbols::SymbolTable& symbols,
+std::unique_ptr<isa::ModuleCode> read_module_code(const symbols::Module& module,
+                                                  const symbols::SymbolTable& symbols,
                                                   const symbols::CodeFacts& facts) {
   const symbols::ElfImage& image = *module.image;
   isa::ModuleInput input;
   input.sections = code_sections(image);
-  for (const symbols::Symbol& symbol : symbols.symbols()) input.functions.push_back(to_code_range(symbol.range()));
-  for (const symbols::AddressRange range : facts.frames.functions) input.frames.push_back(to_code_range(range));
+  for (const symbols::Symbol& symbol : symbols.symbols())
+    input.functions.push_back(to_code_range(symbol.range()));
+  for (const symbols::AddressRange range : facts.frames.functions)
+    input.frames.push_back(to_code_range(range));
   input.landing_pads = facts.frames.landing_pads;
   RelativeValues values = relative_values(image);
   input.code_pointers = pointers_in_data(image, input.sections, values);
-  // Of an image that was read from memory we do not see the relocations of data that the program has changed since.
-  input.pointers = image.source() == symbols::ImageSource::kProcessMemory ? isa::CodePointers::kUnknown
-                                                                          : isa::CodePointers::kComplete;
+  // Of an image that was read from memory we do not see the relocations of data that the program
+  // has changed since.
+  input.pointers = image.source() == symbols::ImageSource::kProcessMemory
+                       ? isa::CodePointers::kUnknown
+                       : isa::CodePointers::kComplete;
   input.model = image.kind() == symbols::ImageKind::kFixedExecutable ? isa::AddressModel::kFixed
                                                                      : isa::AddressModel::kRelative;
   for (const symbols::RseqSection& section : facts.rseq) {

@@ -1,4 +1,5 @@
-// A module's code as isa judges it: its sections, and every place that control may reach by other ways than a direct branch.
+// A module's code as isa judges it: its sections, and every place that control may reach by other
+// ways than a direct branch.
 
 #pragma once
 
@@ -11,8 +12,8 @@
 
 namespace trapline::probes {
 
-// The module's image must outlive the result. Parts that cannot be read are left out: their functions are then refused
-// as no code.
+// The module's image must outlive the result. Parts that cannot be read are left out: their
+// functions are then refused as no code.
 std::unique_ptr<isa::ModuleCode> read_module_code(const symbols::Module& module,
                                                   const symbols::SymbolTable& symbols,
                                                   const symbols::CodeFacts& facts);

@@ -15,13 +15,15 @@ using symbols::Symbol;
 using symbols::SymbolKind;
 
 bool is_demangled_pattern(std::string_view pattern) {
-  return pattern.find("::") != std::string_view::npos || pattern.find('(') != std::string_view::npos;
+  return pattern.find("::") != std::string_view::npos ||
+         pattern.find('(') != std::string_view::npos;
 }
 
 bool is_function(const Symbol& symbol) { return symbol.clone != symbols::CloneKind::kCold; }
 
 // The symbol of an IFUNC's implementation, under the IFUNC's name.
-Symbol implementation_symbol(const symbols::SymbolTable& table, LinkAddr address, std::string_view name) {
+Symbol implementation_symbol(const symbols::SymbolTable& table, LinkAddr address,
+                             std::string_view name) {
   const auto known = table.at(address);
   Symbol symbol;
   if (!known.empty()) {
@@ -72,12 +74,14 @@ class ModuleMatcher {
     }
   }
 
-  // Each address once: the IFUNC's name before the implementation's own, then the preferred symbol that matches.
+  // Each address once: the IFUNC's name before the implementation's own, then the preferred symbol
+  // that matches.
   void match_glob(const symbols::Glob& glob) {
     std::vector<LinkAddr> taken;
     for (const Symbol* symbol : table_.matching(glob)) {
       if (symbol->kind == SymbolKind::kIfunc) {
-        for (const LinkAddr address : add_ifunc(std::string(symbol->name), Sharing::kFirstNameOnly)) {
+        for (const LinkAddr address :
+             add_ifunc(std::string(symbol->name), Sharing::kFirstNameOnly)) {
           taken.push_back(address);
         }
       }
@@ -101,11 +105,13 @@ class ModuleMatcher {
       if (choice.name != name) continue;
       for (const RemoteAddr chosen : choice.implementations) {
         if (modules_.list().containing(chosen) != &modules_.module(index_)) {
-          unknown_ifuncs_.push_back(fmt::format("{} is the kernel's own here (vDSO), which cannot be probed", name));
+          unknown_ifuncs_.push_back(
+              fmt::format("{} is the kernel's own here (vDSO), which cannot be probed", name));
           continue;
         }
         const LinkAddr address = modules_.module(index_).bias.to_link(chosen);
-        if (sharing == Sharing::kFirstNameOnly && std::ranges::find(ifunc_places_, address) != ifunc_places_.end()) {
+        if (sharing == Sharing::kFirstNameOnly &&
+            std::ranges::find(ifunc_places_, address) != ifunc_places_.end()) {
           continue;
         }
         ifunc_places_.push_back(address);
@@ -113,7 +119,8 @@ class ModuleMatcher {
         add(name, implementation_symbol(table_, address, name), choice.note);
       }
       if (choice.implementations.empty()) {
-        unknown_ifuncs_.push_back(fmt::format("{} is chosen at run time and has not been: {}", name, choice.note));
+        unknown_ifuncs_.push_back(
+            fmt::format("{} is chosen at run time and has not been: {}", name, choice.note));
       }
     }
     return added;
@@ -149,7 +156,8 @@ struct WantedPoints {
 Result<WantedPoints> wanted_points(const std::string& name) {
   const symbols::Glob glob(name);
   const WantedPoints wanted{glob.matches("entry"), glob.matches("return")};
-  const bool offset = !name.empty() && name.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
+  const bool offset =
+      !name.empty() && name.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
   if (!wanted.entry && !wanted.returns && offset) {
     return Error(ErrorCode::kUnsupported,
                  "probes at an offset in a function are not offered yet; entry and return are");
@@ -159,7 +167,9 @@ Result<WantedPoints> wanted_points(const std::string& name) {
 
 }  // namespace
 
-std::string_view point_name(PointKind kind) { return kind == PointKind::kEntry ? "entry" : "return"; }
+std::string_view point_name(PointKind kind) {
+  return kind == PointKind::kEntry ? "entry" : "return";
+}
 
 Result<PatternMatches> match_functions(ModuleCache& modules, const FunctionPattern& pattern) {
   PatternMatches matches;

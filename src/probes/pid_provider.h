@@ -1,13 +1,16 @@
 // The pid provider: which functions of a process a probe description names.
 //
-// A probe is a (module, function name, entry or return); it may stand for several places: static functions of one
-// name, the candidates of an IFUNC. Rules of matching:
+// A probe is a (module, function name, entry or return); it may stand for several places: static
+// functions of one name, the candidates of an IFUNC. Rules of matching:
 //   - The module part is taken as symbols::module_matches says; "" is every module.
-//   - A function part without wildcards matches every function of that linked name (or, when it holds "::" or "(", of that
+//   - A function part without wildcards matches every function of that linked name (or, when it
+//   holds "::" or "(", of that
 //     demangled name), under the name that was asked for.
-//   - With wildcards, each address is matched once, under its preferred name, as DTrace does: aliases do not
+//   - With wildcards, each address is matched once, under its preferred name, as DTrace does:
+//   aliases do not
 //     make two probes. An IFUNC's name stands at the implementation that the process chose.
-//   - f.cold parts have no entry and are no functions. Symbols without a type match only when named in full.
+//   - f.cold parts have no entry and are no functions. Symbols without a type match only when named
+//   in full.
 
 #pragma once
 
@@ -29,7 +32,7 @@ std::string_view point_name(PointKind kind);  // "entry", "return"
 struct FunctionPattern {
   std::string module;
   std::string function;
-  std::string name;  // "entry", "return", a glob over both, or "" for both
+  std::string name;        // "entry", "return", a glob over both, or "" for both
   bool demangled = false;  // `function` is a demangled name, though it may not look like one
 };
 
@@ -51,7 +54,7 @@ struct MatchedModule {
 struct PatternMatches {
   std::vector<MatchedFunction> functions;  // by module, then address
   std::vector<MatchedModule> modules;      // those with at least one
-  std::vector<Error> problems;             // modules whose symbols could not be read; others went on
+  std::vector<Error> problems;  // modules whose symbols could not be read; others went on
 };
 
 // Errors: kUnsupported for a name part that is neither entry nor return (offsets), naming it.

@@ -18,7 +18,9 @@ constexpr std::uint64_t kTrampolineAlignment = 16;
 // Bodies are aligned to this; a multiple of what the code generator asks for.
 constexpr std::uint64_t kObjectAlignment = 64;
 
-constexpr std::uint64_t align_up(std::uint64_t n, std::uint64_t to) { return (n + to - 1) / to * to; }
+constexpr std::uint64_t align_up(std::uint64_t n, std::uint64_t to) {
+  return (n + to - 1) / to * to;
+}
 
 std::size_t point_count(const RegionContents& contents) {
   std::size_t count = 0;
@@ -34,9 +36,10 @@ struct Parts {
 Parts parts_of(const RegionContents& contents) {
   Parts parts{};
   parts.entries = sizeof(BookHeader);
-  parts.probe_sites = align_up(parts.entries + contents.sites.size() * sizeof(BookEntry), alignof(wire::ProbeSite));
-  parts.object =
-      align_up(parts.probe_sites + point_count(contents) * sizeof(wire::ProbeSite), kObjectAlignment);
+  parts.probe_sites =
+      align_up(parts.entries + contents.sites.size() * sizeof(BookEntry), alignof(wire::ProbeSite));
+  parts.object = align_up(parts.probe_sites + point_count(contents) * sizeof(wire::ProbeSite),
+                          kObjectAlignment);
   parts.trampolines = align_up(parts.object + contents.object.size(), kObjectAlignment);
   return parts;
 }
@@ -54,7 +57,8 @@ class Builder {
 
   RegionImage build(std::uint64_t arena_size) {
     image_.bytes.resize(region_bound(contents_));
-    std::memcpy(image_.bytes.data() + parts_.object, contents_.object.data(), contents_.object.size());
+    std::memcpy(image_.bytes.data() + parts_.object, contents_.object.data(),
+                contents_.object.size());
     next_ = parts_.trampolines;
     for (PlacedSite& site : contents_.sites) add(std::move(site));
     write_book(arena_size);
@@ -71,7 +75,8 @@ class Builder {
       const PointUse& use = uses_[point.tag];
       const std::uint64_t at = parts_.probe_sites + probe_sites_++ * sizeof(wire::ProbeSite);
       request.points.push_back({point.offset, point.kind, isa::save_for(point.kind, use.boundary),
-                                address_ + parts_.object + bindings_[use.probe].body, address_ + at});
+                                address_ + parts_.object + bindings_[use.probe].body,
+                                address_ + at});
     }
     const auto trampoline = isa::encode_trampoline(request);
     const auto patch = trampoline ? isa::encode_patch(*placed.plan, bias, request.address)
@@ -85,7 +90,8 @@ class Builder {
     std::memcpy(image_.bytes.data() + next_, trampoline->bytes.data(), trampoline->bytes.size());
     next_ = align_up(next_ + trampoline->bytes.size(), kTrampolineAlignment);
     for (std::size_t i = 0; i < request.points.size(); ++i) {
-      write_probe_site(first_site + i, uses_[placed.plan->points[i].tag], trampoline->stack_adjust[i]);
+      write_probe_site(first_site + i, uses_[placed.plan->points[i].tag],
+                       trampoline->stack_adjust[i]);
     }
     placed.patch = *patch;
     image_.sites.push_back(std::move(placed));
@@ -95,7 +101,8 @@ class Builder {
     wire::ProbeSite site = bindings_[use.probe].site;
     site.stack_adjust = stack_adjust;
     site.offset = use.offset;
-    std::memcpy(image_.bytes.data() + parts_.probe_sites + index * sizeof(site), &site, sizeof(site));
+    std::memcpy(image_.bytes.data() + parts_.probe_sites + index * sizeof(site), &site,
+                sizeof(site));
     alive_ = site.alive;
     arena_ = site.arena;
   }
@@ -147,14 +154,15 @@ class Builder {
 std::uint64_t region_bound(const RegionContents& contents) {
   std::uint64_t size = parts_of(contents).trampolines;
   for (const PlacedSite& site : contents.sites) {
-    size += align_up(isa::trampoline_bound(*site.plan, site.plan->points.size()), kTrampolineAlignment);
+    size +=
+        align_up(isa::trampoline_bound(*site.plan, site.plan->points.size()), kTrampolineAlignment);
   }
   return align_up(size, kPage);
 }
 
-RegionImage build_region(RemoteAddr address, RegionContents contents, std::span<const PointUse> uses,
-                         std::span<const ProbeBinding> bindings, const ModuleCache& modules,
-                         std::uint64_t arena_size) {
+RegionImage build_region(RemoteAddr address, RegionContents contents,
+                         std::span<const PointUse> uses, std::span<const ProbeBinding> bindings,
+                         const ModuleCache& modules, std::uint64_t arena_size) {
   return Builder(address, std::move(contents), uses, bindings, modules).build(arena_size);
 }
 

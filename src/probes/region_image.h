@@ -17,8 +17,8 @@ namespace trapline::probes {
 
 // What the session knows of a probe that is to be installed.
 struct ProbeBinding {
-  std::uint32_t body = 0;   // offset of its body in the object
-  wire::ProbeSite site{};   // all but stack_adjust and offset
+  std::uint32_t body = 0;  // offset of its body in the object
+  wire::ProbeSite site{};  // all but stack_adjust and offset
 };
 
 // A place in the target's text that a region serves.
@@ -39,13 +39,14 @@ std::uint64_t region_bound(const RegionContents& contents);
 
 struct RegionImage {
   std::vector<std::byte> bytes;
-  std::vector<PlacedSite> sites;       // those that could be encoded, with their patches
-  std::vector<RefusedPlace> refused;   // out of reach from here, one a point
+  std::vector<PlacedSite> sites;      // those that could be encoded, with their patches
+  std::vector<RefusedPlace> refused;  // out of reach from here, one a point
 };
 
-// `bindings` by probe; `uses` by point tag; `header` gives the book's facts, its count is filled in here.
-RegionImage build_region(RemoteAddr address, RegionContents contents, std::span<const PointUse> uses,
-                         std::span<const ProbeBinding> bindings, const ModuleCache& modules,
-                         std::uint64_t arena_size);
+// `bindings` by probe; `uses` by point tag; `header` gives the book's facts, its count is filled in
+// here.
+RegionImage build_region(RemoteAddr address, RegionContents contents,
+                         std::span<const PointUse> uses, std::span<const ProbeBinding> bindings,
+                         const ModuleCache& modules, std::uint64_t arena_size);
 
 }  // namespace trapline::probes

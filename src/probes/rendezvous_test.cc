@@ -1,7 +1,6 @@
 #include "probes/rendezvous.h"
 
 #include <gtest/gtest.h>
-
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -27,7 +26,9 @@ TEST(Rendezvous, StubPassesTheVerifier) {
 
 class Stub {
  public:
-  Stub() : code_(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+  Stub()
+      : code_(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS,
+                     -1, 0)) {
     const std::vector<std::byte> stub = rendezvous_stub();
     std::memcpy(code_, stub.data(), stub.size());
   }
@@ -63,17 +64,18 @@ TEST(Rendezvous, WaitsWhenNobodyComesAndTakesItsRequestBack) {
   Fixture f;
   const auto before = std::chrono::steady_clock::now();
   EXPECT_EQ(Stub().call(f.site), 0x1234u);
-  EXPECT_GE(std::chrono::steady_clock::now() - before, kRendezvousWait - std::chrono::milliseconds(1));
+  EXPECT_GE(std::chrono::steady_clock::now() - before,
+            kRendezvousWait - std::chrono::milliseconds(1));
   EXPECT_EQ(f.header.exec_request, 0u);
 }
 
 TEST(Rendezvous, DoesNotWaitWhereItIsNotMeant) {
   for (int which = 0; which < 4; ++which) {
     Fixture f;
-    if (which == 0) f.alive = 0;                                // a forked child
-    if (which == 1) f.header.state = 0;                         // tracing has ended
-    if (which == 2) f.header.pid = getpid() + 1;                // a vfork child
-    if (which == 3) f.header.exec_request = 1;                  // another thread is at it
+    if (which == 0) f.alive = 0;                  // a forked child
+    if (which == 1) f.header.state = 0;           // tracing has ended
+    if (which == 2) f.header.pid = getpid() + 1;  // a vfork child
+    if (which == 3) f.header.exec_request = 1;    // another thread is at it
     const std::uint32_t request = f.header.exec_request;
     const auto before = std::chrono::steady_clock::now();
     EXPECT_EQ(Stub().call(f.site), 0x1234u);

@@ -12,11 +12,12 @@ namespace trapline::probes {
 
 namespace {
 
-// Whether callers that the compiler did not see together with the function may exist: those know nothing of it but the
-// ABI. A program's own functions are seen by all its callers.
+// Whether callers that the compiler did not see together with the function may exist: those know
+// nothing of it but the ABI. A program's own functions are seen by all its callers.
 isa::Linkage linkage_of(const symbols::Module& module, const symbols::Symbol& symbol) {
   const bool exported = symbol.binding != symbols::SymbolBinding::kLocal && !symbol.hidden &&
-                        symbol.kind == symbols::SymbolKind::kFunction && symbol.clone == symbols::CloneKind::kNone;
+                        symbol.kind == symbols::SymbolKind::kFunction &&
+                        symbol.clone == symbols::CloneKind::kNone;
   const bool library = module.role == symbols::ModuleRole::kLibrary;
   return exported && library ? isa::Linkage::kExported : isa::Linkage::kLocal;
 }
@@ -46,8 +47,8 @@ class ModulePlanner {
   }
 
  private:
-  void add_points(const isa::ModuleCode& code, const symbols::SymbolTable& table, const WantedProbe& wanted,
-                  std::vector<isa::PointRequest>& points) {
+  void add_points(const isa::ModuleCode& code, const symbols::SymbolTable& table,
+                  const WantedProbe& wanted, std::vector<isa::PointRequest>& points) {
     for (const symbols::Symbol& place : wanted.function->places) {
       const isa::FunctionCode& function = analyzed(code, table, place);
       const isa::Boundary boundary =
@@ -67,7 +68,8 @@ class ModulePlanner {
         continue;
       }
       if (!function.decodable) {
-        refuse(wanted.probe, place.address, std::string(isa::to_text(isa::Refusal::kUndecodable)), "");
+        refuse(wanted.probe, place.address, std::string(isa::to_text(isa::Refusal::kUndecodable)),
+               "");
         continue;
       }
       for (isa::PointRequest point : isa::exit_points(function)) {
@@ -78,23 +80,27 @@ class ModulePlanner {
   }
 
   // A relocated call pushes its return address as data, which a shadow stack does not see.
-  isa::SiteSet plan_points(const isa::ModuleCode& code, std::span<const isa::PointRequest> points) const {
+  isa::SiteSet plan_points(const isa::ModuleCode& code,
+                           std::span<const isa::PointRequest> points) const {
     isa::SiteSet set = isa::plan_sites(code, points);
     if (shadow_stack_ == ShadowStack::kNo) return set;
-    const auto ends_in_call = [](const isa::SitePlan& site) { return isa::is_relocatable_call(site.displaced.back()); };
+    const auto ends_in_call = [](const isa::SitePlan& site) {
+      return isa::is_relocatable_call(site.displaced.back());
+    };
     for (const isa::SitePlan& site : set.sites) {
       if (!ends_in_call(site)) continue;
       for (const isa::PlannedPoint& planned : site.points) {
         const auto point = std::ranges::find(points, planned.tag, &isa::PointRequest::tag);
-        set.refused.push_back({*point, isa::Refusal::kCall, site.site, "the process has a shadow stack"});
+        set.refused.push_back(
+            {*point, isa::Refusal::kCall, site.site, "the process has a shadow stack"});
       }
     }
     std::erase_if(set.sites, ends_in_call);
     return set;
   }
 
-  // A return probe that misses one of its exits would count too few: it is refused as a whole. True: points were
-  // taken out, and the others are to be planned again.
+  // A return probe that misses one of its exits would count too few: it is refused as a whole.
+  // True: points were taken out, and the others are to be planned again.
   bool drop_incomplete(const isa::SiteSet& set, std::vector<isa::PointRequest>& points) {
     std::set<std::uint32_t> refused_tags;
     for (const isa::RefusedPoint& refused : set.refused) {
@@ -103,7 +109,8 @@ class ModulePlanner {
       refuse(probe, refused.point.at, std::string(isa::to_text(refused.reason)), refused.text);
     }
     const auto is_dropped = [&](const isa::PointRequest& point) {
-      const bool whole = incomplete_.contains(plans_.uses[point.tag].probe) && point.kind != isa::PointKind::kEntry;
+      const bool whole = incomplete_.contains(plans_.uses[point.tag].probe) &&
+                         point.kind != isa::PointKind::kEntry;
       return whole || refused_tags.contains(point.tag);
     };
     if (set.refused.empty() && incomplete_.empty()) return false;
@@ -115,8 +122,10 @@ class ModulePlanner {
     auto [known, fresh] = functions_.try_emplace(place.address.value(), nullptr);
     if (fresh) {
       std::vector<isa::CodeRange> cold;
-      for (const symbols::AddressRange range : table.cold_parts(place)) cold.push_back({range.begin, range.end});
-      store_.push_back(isa::analyze_function(code, {place.address, place.address + place.size}, cold));
+      for (const symbols::AddressRange range : table.cold_parts(place))
+        cold.push_back({range.begin, range.end});
+      store_.push_back(
+          isa::analyze_function(code, {place.address, place.address + place.size}, cold));
       known->second = &store_.back();
     }
     return *known->second;
@@ -124,21 +133,23 @@ class ModulePlanner {
 
   std::uint32_t next_tag() const { return static_cast<std::uint32_t>(plans_.uses.size()); }
 
-  void add(const isa::PointRequest& point, std::uint32_t probe, const symbols::Symbol& place, isa::Boundary boundary,
-           std::vector<isa::PointRequest>& points) {
+  void add(const isa::PointRequest& point, std::uint32_t probe, const symbols::Symbol& place,
+           isa::Boundary boundary, std::vector<isa::PointRequest>& points) {
     plans_.uses.push_back({probe, point.at - place.address, boundary});
     points.push_back(point);
   }
 
   void refuse(std::uint32_t probe, LinkAddr at, std::string reason, std::string detail) {
     incomplete_.insert(probe);
-    plans_.refused.push_back(
-        {probe, index_, modules_.module(index_).bias.to_remote(at), std::move(reason), std::move(detail)});
+    plans_.refused.push_back({probe, index_, modules_.module(index_).bias.to_remote(at),
+                              std::move(reason), std::move(detail)});
   }
 
-  void refuse_all(std::span<const WantedProbe* const> wanted, const std::string& reason, const std::string& detail) {
+  void refuse_all(std::span<const WantedProbe* const> wanted, const std::string& reason,
+                  const std::string& detail) {
     for (const WantedProbe* probe : wanted) {
-      for (const symbols::Symbol& place : probe->function->places) refuse(probe->probe, place.address, reason, detail);
+      for (const symbols::Symbol& place : probe->function->places)
+        refuse(probe->probe, place.address, reason, detail);
     }
   }
 
@@ -159,11 +170,13 @@ std::size_t SitePlans::site_count() const {
   return count;
 }
 
-SitePlans plan_probes(ModuleCache& modules, std::span<const WantedProbe> wanted, ShadowStack shadow_stack) {
+SitePlans plan_probes(ModuleCache& modules, std::span<const WantedProbe> wanted,
+                      ShadowStack shadow_stack) {
   SitePlans plans;
   std::map<std::size_t, std::vector<const WantedProbe*>> by_module;
   for (const WantedProbe& probe : wanted) by_module[probe.function->module].push_back(&probe);
-  for (const auto& [module, probes] : by_module) ModulePlanner(modules, module, plans, shadow_stack).plan(probes);
+  for (const auto& [module, probes] : by_module)
+    ModulePlanner(modules, module, plans, shadow_stack).plan(probes);
   return plans;
 }
 

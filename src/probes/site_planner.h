@@ -1,7 +1,8 @@
-// From matched functions to sites: at which instructions a process is to be patched, and what cannot be and why.
+// From matched functions to sites: at which instructions a process is to be patched, and what
+// cannot be and why.
 //
-// Pure as far as the traced process is concerned: only files (or what symbols read of memory) are looked at. Every
-// wanted place ends in a site or among the refused, never nowhere.
+// Pure as far as the traced process is concerned: only files (or what symbols read of memory) are
+// looked at. Every wanted place ends in a site or among the refused, never nowhere.
 
 #pragma once
 
@@ -56,6 +57,7 @@ struct SitePlans {
 
 enum class ShadowStack : std::uint8_t { kNo, kYes };
 
-SitePlans plan_probes(ModuleCache& modules, std::span<const WantedProbe> wanted, ShadowStack shadow_stack);
+SitePlans plan_probes(ModuleCache& modules, std::span<const WantedProbe> wanted,
+                      ShadowStack shadow_stack);
 
 }  // namespace trapline::probes

@@ -61,10 +61,12 @@ Result<std::vector<bool>> replace_pieces(target::Memory& memory, std::span<const
 void copy_pages_early(target::Memory& memory, std::span<const QuietByte> bytes) {
   std::vector<std::byte> present(bytes.size());
   std::vector<target::ReadRequest> reads;
-  for (std::size_t i = 0; i < bytes.size(); ++i) reads.push_back({bytes[i].at, std::span(present).subspan(i, 1)});
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    reads.push_back({bytes[i].at, std::span(present).subspan(i, 1)});
   if (!memory.read_all(reads)) return;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
-    if (present[i] == bytes[i].value) (void)memory.write(bytes[i].at, std::span(&bytes[i].value, 1));
+    if (present[i] == bytes[i].value)
+      (void)memory.write(bytes[i].at, std::span(&bytes[i].value, 1));
   }
 }
 

@@ -1,7 +1,7 @@
 // Changing many small pieces of a process's text in one go, while it is stopped.
 //
-// A system call a piece would take too long with thousands of them, so pages are read and written in runs: what lies
-// between the pieces is written back as it was read, a moment before.
+// A system call a piece would take too long with thousands of them, so pages are read and written
+// in runs: what lies between the pieces is written back as it was read, a moment before.
 
 #pragma once
 
@@ -19,24 +19,26 @@ namespace trapline::probes {
 
 struct Piece {
   RemoteAddr at;
-  std::span<const std::byte> expected;     // bytes that must be there, at least as many as the replacement
+  std::span<const std::byte>
+      expected;  // bytes that must be there, at least as many as the replacement
   std::span<const std::byte> replacement;
 };
 
-// Replaces each piece whose expected bytes are there. `pieces` are sorted by address and do not overlap. Returns, by
-// piece, whether it was replaced. Errors: a page could not be read or written (nothing or all runs before it are
-// written; those pieces are found by reading again).
+// Replaces each piece whose expected bytes are there. `pieces` are sorted by address and do not
+// overlap. Returns, by piece, whether it was replaced. Errors: a page could not be read or written
+// (nothing or all runs before it are written; those pieces are found by reading again).
 Result<std::vector<bool>> replace_pieces(target::Memory& memory, std::span<const Piece> pieces);
 
-// A byte of text that nobody but us would ever change: inside an instruction, where no breakpoint is laid.
+// A byte of text that nobody but us would ever change: inside an instruction, where no breakpoint
+// is laid.
 struct QuietByte {
   RemoteAddr at;
   std::byte value{};
 };
 
-// Makes the pages' private copies while the process runs, by writing each byte as it is: with thousands of sites that takes
-// milliseconds, which are then not spent while it is stopped. Bytes that are not as expected are left alone; failures are
-// left to the patching itself.
+// Makes the pages' private copies while the process runs, by writing each byte as it is: with
+// thousands of sites that takes milliseconds, which are then not spent while it is stopped. Bytes
+// that are not as expected are left alone; failures are left to the patching itself.
 void copy_pages_early(target::Memory& memory, std::span<const QuietByte> bytes);
 
 // The whole pages that the pieces lie in, merged.

@@ -11,13 +11,16 @@
 //                {"printa":[{AGGREGATION}...]}
 //   AGGREGATION  "name":"a","function":"count","normal":1,
 //                "entries":[{"key":[VALUE...],"value":DATUM}...]
-//   DATUM        count, sum, min, max: VALUE. avg: {"count","sum"}. stddev: {"count","sum","squares"},
+//   DATUM        count, sum, min, max: VALUE. avg: {"count","sum"}. stddev:
+//   {"count","sum","squares"},
 //                squares a string of decimal digits (it has 128 bits). Histograms: an array of
-//                {"low":VALUE,"count":VALUE} over the bins that are not empty, ascending; "low" is the
-//                value of the bin nearest to zero; for lquantize() the least, null below its base.
-//   VALUE        an integer of magnitude up to 2^53 is a number, a greater one a string of its decimal
-//                digits, so that no reader rounds it. A string is a string if it is UTF-8, else, like
-//                bytes, {"hex":"00ff..."}.
+//                {"low":VALUE,"count":VALUE} over the bins that are not empty, ascending; "low" is
+//                the value of the bin nearest to zero; for lquantize() the least, null below its
+//                base.
+//   VALUE        an integer of magnitude up to 2^53 is a number, a greater one a string of its
+//   decimal
+//                digits, so that no reader rounds it. A string is a string if it is UTF-8, else,
+//                like bytes, {"hex":"00ff..."}.
 //
 // Values of aggregations are not divided: "normal" is the divisor that normalize() set.
 

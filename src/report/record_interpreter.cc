@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "wire/arena.h"
-
 namespace trapline::report {
 
 using consume::Record;
@@ -27,7 +25,7 @@ Result<RecordInterpreter::Outcome> RecordInterpreter::run(const Record& record) 
     return Outcome{};
   }
   const FiringInfo firing{probe, record.clause, record.cpu, record.tid, record.tsc};
-  if (record.kind == wire::kRecordFault) {
+  if (record.kind == consume::kFaultRecord) {
     TL_TRY(run_fault(firing, record));
     return Outcome{};
   }
@@ -35,10 +33,10 @@ Result<RecordInterpreter::Outcome> RecordInterpreter::run(const Record& record) 
 }
 
 Result<> RecordInterpreter::run_fault(const FiringInfo& firing, const Record& record) {
-  wire::FaultPayload payload{};
-  std::memcpy(&payload, record.payload.data(), std::min(record.payload.size(), sizeof payload));
+  const auto fields = consume::fault_of(record);
+  if (!fields) return output_.drops({.malformed = 1});
   return output_.fault(
-      {firing, static_cast<plan::Fault>(payload.fault), payload.instruction, payload.address});
+      {firing, static_cast<plan::Fault>(fields->fault), fields->instruction, fields->address});
 }
 
 Result<RecordInterpreter::Outcome> RecordInterpreter::run_actions(const plan::Clause& clause,

@@ -11,7 +11,6 @@
 #include "report/record_interpreter.h"
 #include "report/text.h"
 #include "report/text_output.h"
-#include "wire/arena.h"
 
 namespace trapline::report {
 namespace {
@@ -118,7 +117,7 @@ class ReportTest : public testing::Test {
 
   consume::Record record(std::uint32_t probe = 0) {
     consume::Record made;
-    made.kind = wire::kRecordData;
+    made.kind = consume::kDataRecord;
     made.probe = probe;
     made.cpu = 2;
     made.tid = 40;
@@ -609,8 +608,8 @@ TEST_F(ReportTest, DropsInDTracesWords) {
 
 TEST_F(ReportTest, FaultMessages) {
   consume::Record fault = record();
-  fault.kind = wire::kRecordFault;
-  const auto say = [&](wire::FaultPayload value) {
+  fault.kind = consume::kFaultRecord;
+  const auto say = [&](consume::FaultFields value) {
     const auto bytes = std::as_bytes(std::span(&value, 1));
     fault.payload.assign(bytes.begin(), bytes.end());
     TextOutput output(program, out, err, options);

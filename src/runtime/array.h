@@ -1,4 +1,5 @@
-// Associative arrays (wire/dynvar.h), as bodies use them: with the table found in the arena and drops counted.
+// Associative arrays (wire/dynvar.h), as bodies use them: with the table found in the arena and
+// drops counted.
 
 #pragma once
 
@@ -17,8 +18,9 @@ struct ArrayRequest {
 static_assert(sizeof(ArrayRequest) <= sizeof(Level::work));
 
 // `value`: what is stored, or where to load to.
-TL_SLOW ArrayRequest* tl_array_request(const ProbeSite* site, Level* level, const wire::DynvarShape* shape,
-                                       const uint64_t* key, uint64_t count, void* value) {
+TL_SLOW ArrayRequest* tl_array_request(const ProbeSite* site, Level* level,
+                                       const wire::DynvarShape* shape, const uint64_t* key,
+                                       uint64_t count, void* value) {
   auto* request = reinterpret_cast<ArrayRequest*>(level->work);
   request->table.cells = reinterpret_cast<unsigned char*>(site->arena + shape->offset);
   request->table.capacity = shape->capacity;

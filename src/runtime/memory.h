@@ -1,7 +1,8 @@
 // Reads of the traced process's memory, from within it, that cannot fault.
 //
-// The arena is mapped, so addresses in it (scratch, constants, variables) are read directly. All others are read by the
-// kernel: process_vm_readv on our own thread fails with EFAULT where a load would raise SIGSEGV.
+// The arena is mapped, so addresses in it (scratch, constants, variables) are read directly. All
+// others are read by the kernel: process_vm_readv on our own thread fails with EFAULT where a load
+// would raise SIGSEGV.
 
 #pragma once
 
@@ -18,13 +19,15 @@ struct IoVector {
   uint64_t size;
 };
 
-inline __attribute__((always_inline)) bool in_arena(const ProbeSite* site, uint64_t address, uint64_t size) {
+inline __attribute__((always_inline)) bool in_arena(const ProbeSite* site, uint64_t address,
+                                                    uint64_t size) {
   return size <= tl_layout.size && address - site->arena <= tl_layout.size - size;
 }
 
-// 1: all `size` bytes were read. A thread may always read its own process; in a vfork child, slot->tid is the
-// parent's, which a security policy may forbid, and the child's own id serves.
-inline uint64_t read_own_memory(const Slot* slot, Level* level, void* to, uint64_t address, uint64_t size) {
+// 1: all `size` bytes were read. A thread may always read its own process; in a vfork child,
+// slot->tid is the parent's, which a security policy may forbid, and the child's own id serves.
+inline uint64_t read_own_memory(const Slot* slot, Level* level, void* to, uint64_t address,
+                                uint64_t size) {
   auto* vectors = reinterpret_cast<IoVector*>(level->work);
   vectors[0] = {reinterpret_cast<uint64_t>(to), size};
   vectors[1] = {address, size};
@@ -37,13 +40,15 @@ inline uint64_t read_own_memory(const Slot* slot, Level* level, void* to, uint64
   }
   return 0;
 }
-TL_LARGE uint64_t tl_read(const Slot* slot, Level* level, void* to, uint64_t address, uint64_t size) {
+TL_LARGE uint64_t tl_read(const Slot* slot, Level* level, void* to, uint64_t address,
+                          uint64_t size) {
   return read_own_memory(slot, level, to, address, size);
 }
 
-// Loads `size` (1, 2, 4, 8) bytes into the word at `to`, the rest of which becomes 0. 0: a bad address.
-TL_INLINE uint64_t tl_load(const ProbeSite* site, Slot* slot, Level* level, uint64_t* to, uint64_t address,
-                           uint32_t size) {
+// Loads `size` (1, 2, 4, 8) bytes into the word at `to`, the rest of which becomes 0. 0: a bad
+// address.
+TL_INLINE uint64_t tl_load(const ProbeSite* site, Slot* slot, Level* level, uint64_t* to,
+                           uint64_t address, uint32_t size) {
   *to = 0;
   if (in_arena(site, address, size)) {
     __builtin_memcpy_inline(to, reinterpret_cast<const void*>(address), 1);
@@ -55,8 +60,8 @@ TL_INLINE uint64_t tl_load(const ProbeSite* site, Slot* slot, Level* level, uint
   return tl_read(slot, level, to, address, size);
 }
 
-TL_LARGE uint64_t tl_copy_in(const ProbeSite* site, Slot* slot, Level* level, Byte* to, uint64_t address,
-                             uint64_t size) {
+TL_LARGE uint64_t tl_copy_in(const ProbeSite* site, Slot* slot, Level* level, Byte* to,
+                             uint64_t address, uint64_t size) {
   if (size == 0) return 1;
   if (in_arena(site, address, size)) {
     tl_copy_bytes(to, reinterpret_cast<const Byte*>(address), size);
@@ -65,10 +70,11 @@ TL_LARGE uint64_t tl_copy_in(const ProbeSite* site, Slot* slot, Level* level, By
   return read_own_memory(slot, level, to, address, size);
 }
 
-// Copies a string of at most `size` bytes, its NUL included (`size` - 1 of a longer one). 0: a bad address before
-// its end, or size 0. Pieces end at page boundaries, since the next page may not be there.
-TL_LARGE uint64_t tl_copy_in_text(const ProbeSite* site, Slot* slot, Level* level, Byte* to, uint64_t address,
-                                  uint64_t size) {
+// Copies a string of at most `size` bytes, its NUL included (`size` - 1 of a longer one). 0: a bad
+// address before its end, or size 0. Pieces end at page boundaries, since the next page may not be
+// there.
+TL_LARGE uint64_t tl_copy_in_text(const ProbeSite* site, Slot* slot, Level* level, Byte* to,
+                                  uint64_t address, uint64_t size) {
   if (size == 0) return 0;
   if (in_arena(site, address, size)) {
     tl_copy_text(to, reinterpret_cast<const Byte*>(address), size);
@@ -87,9 +93,10 @@ TL_LARGE uint64_t tl_copy_in_text(const ProbeSite* site, Slot* slot, Level* leve
   return 1;
 }
 
-// Argument `number` (6 to 9) of a function that was just entered. `return_slot`: where the body's own return address
-// lies. The probed instruction's stack pointer points to the function's return address; the arguments follow. The page
-// of the stack pointer is there; the next one may not be, at the end of a stack.
+// Argument `number` (6 to 9) of a function that was just entered. `return_slot`: where the body's
+// own return address lies. The probed instruction's stack pointer points to the function's return
+// address; the arguments follow. The page of the stack pointer is there; the next one may not be,
+// at the end of a stack.
 TL_INLINE uint64_t tl_stack_argument(const ProbeSite* site, Slot* slot, Level* level, uint64_t* to,
                                      uint64_t return_slot, uint64_t number) {
   const uint64_t top = return_slot + 8 + site->stack_adjust;

@@ -1,7 +1,9 @@
-// What the runtime has instead of a C library: attributes, system calls, the thread pointer, the processor's number.
+// What the runtime has instead of a C library: attributes, system calls, the thread pointer, the
+// processor's number.
 //
-// The runtime is compiled by clang to LLVM bitcode and inlined into probe bodies, which run in the traced process at
-// any instruction of it: no library, no thread-local variable, no lock, no vector register, little stack.
+// The runtime is compiled by clang to LLVM bitcode and inlined into probe bodies, which run in the
+// traced process at any instruction of it: no library, no thread-local variable, no lock, no vector
+// register, little stack.
 
 #pragma once
 
@@ -11,10 +13,11 @@
 
 // Inlined into every body. The functions that bodies call have C names, tl_*.
 #define TL_INLINE extern "C" inline __attribute__((always_inline, used))
-// A slow path of something fast, or a small function: it saves the registers that it uses, so that the body saves none
-// for it.
+// A slow path of something fast, or a small function: it saves the registers that it uses, so that
+// the body saves none for it.
 #define TL_SLOW extern "C" __attribute__((preserve_most, noinline, used))
-// A large function. The body saves all registers before it calls one, once; so the two together use less stack.
+// A large function. The body saves all registers before it calls one, once; so the two together use
+// less stack.
 #define TL_LARGE extern "C" __attribute__((noinline, used))
 
 // What the code generator fills in; all reads of it fold into constants.
@@ -39,8 +42,8 @@ inline __attribute__((always_inline)) long system_call(long number, long a, void
   asm volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b) : "rcx", "r11", "memory");
   return result;
 }
-inline __attribute__((always_inline)) long system_call(long number, long a, const void* b, long c, const void* d,
-                                                       long e, long f) {
+inline __attribute__((always_inline)) long system_call(long number, long a, const void* b, long c,
+                                                       const void* d, long e, long f) {
   long result;
   register long r10 asm("r10") = reinterpret_cast<long>(d);
   register long r8 asm("r8") = e;
@@ -52,10 +55,12 @@ inline __attribute__((always_inline)) long system_call(long number, long a, cons
   return result;
 }
 
-// Keeps the compiler from moving memory accesses across; the processor keeps stores in order by itself.
+// Keeps the compiler from moving memory accesses across; the processor keeps stores in order by
+// itself.
 inline __attribute__((always_inline)) void compiler_barrier() { asm volatile("" ::: "memory"); }
 
-// One instruction: a signal handler on the same thread that adds to the same word in between loses nothing.
+// One instruction: a signal handler on the same thread that adds to the same word in between loses
+// nothing.
 inline __attribute__((always_inline)) void add_in_place(uint64_t* word, uint64_t amount) {
   asm volatile("addq %1, %0" : "+m"(*word) : "er"(amount) : "cc");
 }

@@ -13,11 +13,12 @@ using wire::RingChunk;
 inline constexpr uint32_t kPopAttempts = 64;
 
 inline __attribute__((always_inline)) unsigned char* chunk_at(uint64_t arena, uint32_t index) {
-  return reinterpret_cast<unsigned char*>(arena + tl_layout.chunks + uint64_t{index} * wire::kChunkSize);
+  return reinterpret_cast<unsigned char*>(arena + tl_layout.chunks +
+                                          uint64_t{index} * wire::kChunkSize);
 }
 
-// Takes a chunk from the pool: its index + 1, or 0. Another thread's pop may make what we read as `next` stale; the
-// tag in the head's high half has changed then, and the exchange fails.
+// Takes a chunk from the pool: its index + 1, or 0. Another thread's pop may make what we read as
+// `next` stale; the tag in the head's high half has changed then, and the exchange fails.
 inline uint32_t pop_chunk(uint64_t arena) {
   uint64_t* head = &reinterpret_cast<Header*>(arena)->free_chunks;
   uint64_t seen = __atomic_load_n(head, __ATOMIC_ACQUIRE);
@@ -26,12 +27,14 @@ inline uint32_t pop_chunk(uint64_t arena) {
     if (index == 0 || index > tl_layout.chunk_count) return 0;
     const uint32_t next = *reinterpret_cast<const volatile uint32_t*>(chunk_at(arena, index - 1));
     const uint64_t wanted = (((seen >> 32) + 1) << 32) | next;
-    if (__atomic_compare_exchange_n(head, &seen, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return index;
+    if (__atomic_compare_exchange_n(head, &seen, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+      return index;
   }
   return 0;
 }
 
-TL_SLOW unsigned char* tl_next_ring_chunk(const ProbeSite* site, Slot* slot, Level* level, uint32_t size) {
+TL_SLOW unsigned char* tl_next_ring_chunk(const ProbeSite* site, Slot* slot, Level* level,
+                                          uint32_t size) {
   const uint64_t arena = site->arena;
   const uint32_t taken = pop_chunk(arena);
   if (taken == 0) {
@@ -53,7 +56,8 @@ TL_SLOW unsigned char* tl_next_ring_chunk(const ProbeSite* site, Slot* slot, Lev
 }
 
 // Room for a record of `size` bytes, header included; nullptr: none, a drop is counted.
-TL_INLINE unsigned char* tl_reserve(const ProbeSite* site, Slot* slot, Level* level, uint32_t size) {
+TL_INLINE unsigned char* tl_reserve(const ProbeSite* site, Slot* slot, Level* level,
+                                    uint32_t size) {
   const uint32_t used = level->ring_used;
   if (__builtin_expect(level->ring_last != 0 && used + size <= RingChunk::kDataSize, 1)) {
     level->ring_used = used + size;
@@ -62,8 +66,9 @@ TL_INLINE unsigned char* tl_reserve(const ProbeSite* site, Slot* slot, Level* le
   return tl_next_ring_chunk(site, slot, level, size);
 }
 
-TL_INLINE void tl_fill_header(unsigned char* record, const ProbeSite* site, const Slot* slot, uint32_t size, uint32_t clause,
-                              uint32_t kind, uint32_t tid, uint64_t raw_time) {
+TL_INLINE void tl_fill_header(unsigned char* record, const ProbeSite* site, const Slot* slot,
+                              uint32_t size, uint32_t clause, uint32_t kind, uint32_t tid,
+                              uint64_t raw_time) {
   auto* header = reinterpret_cast<RecordHeader*>(record);
   header->size = size;
   header->clause = static_cast<uint16_t>(clause);
@@ -84,12 +89,13 @@ TL_INLINE void tl_commit(const ProbeSite* site, Level* level) {
 TL_INLINE void tl_abort(Level* level, uint32_t size) { level->ring_used -= size; }
 
 // A record of a fault. `where`: fault << 48 | clause << 32 | instruction.
-TL_INLINE void tl_fault(const ProbeSite* site, Slot* slot, Level* level, uint64_t where, uint64_t address) {
+TL_INLINE void tl_fault(const ProbeSite* site, Slot* slot, Level* level, uint64_t where,
+                        uint64_t address) {
   constexpr uint32_t size = sizeof(RecordHeader) + sizeof(wire::FaultPayload);
   unsigned char* record = tl_reserve(site, slot, level, size);
   if (record == nullptr) return;
-  tl_fill_header(record, site, slot, size, static_cast<uint32_t>(where >> 32) & 0xffff, wire::kRecordFault, slot->tid,
-                 tl_clock(site));
+  tl_fill_header(record, site, slot, size, static_cast<uint32_t>(where >> 32) & 0xffff,
+                 wire::kRecordFault, slot->tid, tl_clock(site));
   auto* payload = reinterpret_cast<wire::FaultPayload*>(record + sizeof(RecordHeader));
   payload->fault = static_cast<uint32_t>(where >> 48);
   payload->instruction = static_cast<uint32_t>(where);

@@ -1,4 +1,5 @@
-// The runtime as one translation unit: compiled to bitcode, embedded in the code generator, linked into every object.
+// The runtime as one translation unit: compiled to bitcode, embedded in the code generator, linked
+// into every object.
 
 #include "runtime/array.h"
 #include "runtime/clock.h"

@@ -18,9 +18,10 @@ inline __attribute__((always_inline)) uint64_t first_index(uint64_t owner) {
   return (owner * wire::kHashMultiplier) >> tl_layout.slot_shift;
 }
 
-// Finds the slot of `owner`, or claims a free one. nullptr: neither within reach; a drop is counted.
-// A signal handler that fires a probe between the look and the claim may claim another slot for the same thread: both
-// are found by the tracer, and the one found first is used from then on.
+// Finds the slot of `owner`, or claims a free one. nullptr: neither within reach; a drop is
+// counted. A signal handler that fires a probe between the look and the claim may claim another
+// slot for the same thread: both are found by the tracer, and the one found first is used from then
+// on.
 TL_SLOW Slot* tl_find_slot(uint64_t arena, uint64_t owner) {
   const uint64_t first = first_index(owner);
   const uint64_t mask = tl_layout.slot_count - 1;
@@ -32,7 +33,8 @@ TL_SLOW Slot* tl_find_slot(uint64_t arena, uint64_t owner) {
     Slot* slot = slot_at(arena, (first + i) & mask);
     uint64_t free = 0;
     if (__atomic_load_n(&slot->owner, __ATOMIC_RELAXED) == 0 &&
-        __atomic_compare_exchange_n(&slot->owner, &free, owner, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+        __atomic_compare_exchange_n(&slot->owner, &free, owner, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_RELAXED)) {
       slot->tid = 0;  // whatever thread used it before: the self variables are not ours
       slot->depth = 0;
       for (auto& level : slot->levels) level.entered = 0;
@@ -45,7 +47,8 @@ TL_SLOW Slot* tl_find_slot(uint64_t arena, uint64_t owner) {
 
 TL_SLOW uint32_t tl_gettid() { return static_cast<uint32_t>(system_call(kSysGettid)); }
 
-// While some thread has no thread pointer, or where fs:0 is something else, the thread's id is the owner.
+// While some thread has no thread pointer, or where fs:0 is something else, the thread's id is the
+// owner.
 TL_SLOW Slot* tl_find_early_slot(uint64_t arena) {
   return tl_find_slot(arena, wire::kOwnerIsTid | tl_gettid());
 }
@@ -55,20 +58,24 @@ TL_INLINE Slot* tl_enter(const ProbeSite* site) {
   if (*reinterpret_cast<const volatile uint32_t*>(site->alive) == 0) return nullptr;
   const uint64_t arena = site->arena;
   const uint32_t state = *const_cast<const volatile uint32_t*>(&header_of(site)->state);
-  if (__builtin_expect((state & (wire::kActive | wire::kEarly | wire::kExiting)) != wire::kActive, 0)) {
+  if (__builtin_expect((state & (wire::kActive | wire::kEarly | wire::kExiting)) != wire::kActive,
+                       0)) {
     if ((state & (wire::kActive | wire::kExiting)) != wire::kActive) return nullptr;
     return tl_find_early_slot(arena);
   }
   const uint64_t owner = thread_pointer();
   Slot* slot = slot_at(arena, first_index(owner));
-  if (__builtin_expect(*const_cast<const volatile uint64_t*>(&slot->owner) == owner, 1)) return slot;
+  if (__builtin_expect(*const_cast<const volatile uint64_t*>(&slot->owner) == owner, 1))
+    return slot;
   return tl_find_slot(arena, owner);
 }
 
-// A new thread with a dead one's control block, or a slot just claimed: the self variables start at 0, and no level is
-// in use. (Where ids come from gettid a vfork child looks like a new thread: levels stay as they are.)
+// A new thread with a dead one's control block, or a slot just claimed: the self variables start at
+// 0, and no level is in use. (Where ids come from gettid a vfork child looks like a new thread:
+// levels stay as they are.)
 TL_SLOW void tl_new_thread(const ProbeSite* site, Slot* slot, uint32_t tid) {
-  auto* self = reinterpret_cast<uint64_t*>(reinterpret_cast<unsigned char*>(slot) + tl_layout.slot_self);
+  auto* self =
+      reinterpret_cast<uint64_t*>(reinterpret_cast<unsigned char*>(slot) + tl_layout.slot_self);
   for (uint32_t i = 0; i < tl_layout.slot_self_size / 8; ++i) self[i] = 0;
   if (header_of(site)->tid_offset != 0) {
     slot->depth = 0;
@@ -91,7 +98,8 @@ TL_INLINE uint32_t tl_thread(const ProbeSite* site, Slot* slot) {
   return tid;
 }
 
-// Takes a level; its index, or kLevels: none is left, a drop is counted. See arena.h, "Epochs", for the loop.
+// Takes a level; its index, or kLevels: none is left, a drop is counted. See arena.h, "Epochs", for
+// the loop.
 TL_INLINE uint32_t tl_take_level(const ProbeSite* site, Slot* slot, uint64_t* entered_epoch) {
   const uint32_t depth = *const_cast<volatile uint32_t*>(&slot->depth);
   if (__builtin_expect(depth >= wire::kLevels, 0)) {
@@ -122,7 +130,8 @@ TL_INLINE void tl_leave(Slot* slot, uint32_t depth) {
 
 TL_INLINE Level* tl_level(Slot* slot, uint32_t depth) { return &slot->levels[depth]; }
 TL_INLINE unsigned char* tl_scratch(Slot* slot, uint32_t depth) {
-  return reinterpret_cast<unsigned char*>(slot) + tl_layout.slot_scratch + uint64_t{depth} * tl_layout.scratch_size;
+  return reinterpret_cast<unsigned char*>(slot) + tl_layout.slot_scratch +
+         uint64_t{depth} * tl_layout.scratch_size;
 }
 
 // exit() ran: no body starts any more.

@@ -14,7 +14,8 @@ using wire::TableChunk;
 enum class Initial : uint64_t { kZero = 0, kMax = 1, kMin = 2 };
 
 // The first word of an entry.
-inline __attribute__((always_inline)) uint64_t entry_head(uint32_t hash, uint64_t aggregation, uint64_t key_words) {
+inline __attribute__((always_inline)) uint64_t entry_head(uint32_t hash, uint64_t aggregation,
+                                                          uint64_t key_words) {
   return uint64_t{hash} | (aggregation << 32) | (key_words << 48);
 }
 inline __attribute__((always_inline)) uint16_t* index_of(unsigned char* chunk) {
@@ -46,7 +47,8 @@ inline unsigned char* new_table(const ProbeSite* site, Slot* slot, uint32_t* cha
   return chunk;
 }
 
-// What is asked of tl_find_entry and tl_new_entry, in the level's work words: with these in memory it needs little stack.
+// What is asked of tl_find_entry and tl_new_entry, in the level's work words: with these in memory
+// it needs little stack.
 enum Request : uint32_t {
   kRequestKey = 0,    // address of the key's words
   kRequestHead = 1,   // of the entry
@@ -55,7 +57,8 @@ enum Request : uint32_t {
 };
 
 // A new entry in the table, of which the index has no reference yet; its value is as Initial says.
-inline __attribute__((always_inline)) uint64_t* append_entry(unsigned char* chunk, const volatile uint64_t* request) {
+inline __attribute__((always_inline)) uint64_t* append_entry(unsigned char* chunk,
+                                                             const volatile uint64_t* request) {
   auto* table = reinterpret_cast<TableChunk*>(chunk);
   uint64_t* entry = entry_at(chunk, table->used / 8 + 1);
   const uint64_t head = request[kRequestHead];
@@ -68,13 +71,15 @@ inline __attribute__((always_inline)) uint64_t* append_entry(unsigned char* chun
   const auto initial = static_cast<Initial>(request[kRequestShape] & 3);
   if (initial == Initial::kMax) *value = INT64_MAX;
   if (initial == Initial::kMin) *value = static_cast<uint64_t>(INT64_MIN);
-  table->used = static_cast<uint32_t>(reinterpret_cast<const volatile unsigned char*>(word) - chunk) -
-                TableChunk::kDataOffset;
+  table->used =
+      static_cast<uint32_t>(reinterpret_cast<const volatile unsigned char*>(word) - chunk) -
+      TableChunk::kDataOffset;
   table->entries += 1;
   return value;
 }
 
-// Makes an entry for the requested key, in a new chunk if the newest is full. nullptr: no room, a drop is counted.
+// Makes an entry for the requested key, in a new chunk if the newest is full. nullptr: no room, a
+// drop is counted.
 TL_SLOW uint64_t* tl_new_entry(const ProbeSite* site, Slot* slot, Level* level) {
   const volatile uint64_t* request = level->work;
   uint32_t* chain = &level->tables[level->entered & 1];
@@ -83,7 +88,8 @@ TL_SLOW uint64_t* tl_new_entry(const ProbeSite* site, Slot* slot, Level* level) 
     chunk = chunk_at(site->arena, *chain - 1);
     const uint64_t size = (1 + (request[kRequestHead] >> 48) + (request[kRequestShape] >> 2)) * 8;
     const auto* table = reinterpret_cast<const TableChunk*>(chunk);
-    if (table->entries >= TableChunk::kMaxEntries || table->used + size > TableChunk::kDataSize) chunk = nullptr;
+    if (table->entries >= TableChunk::kMaxEntries || table->used + size > TableChunk::kDataSize)
+      chunk = nullptr;
   }
   if (chunk == nullptr) {
     chunk = new_table(site, slot, chain);
@@ -120,7 +126,8 @@ TL_SLOW uint64_t* tl_find_entry(const ProbeSite* site, Level* level) {
   return nullptr;
 }
 
-// The hash of a key of `count` words; the aggregation's number tells the variables of one table apart.
+// The hash of a key of `count` words; the aggregation's number tells the variables of one table
+// apart.
 TL_INLINE uint64_t tl_hash_start(uint64_t aggregation) { return wire::hash_start(aggregation); }
 TL_SLOW uint64_t tl_hash_words(uint64_t hash, const uint64_t* words, uint64_t count) {
   for (uint64_t i = 0; i < count; ++i) hash = wire::hash_step(hash, words[i]);
@@ -128,8 +135,8 @@ TL_SLOW uint64_t tl_hash_words(uint64_t hash, const uint64_t* words, uint64_t co
 }
 
 // A key of any length, which lies at `key`.
-TL_INLINE uint64_t* tl_find_long(const ProbeSite* site, Slot* slot, Level* level, const uint64_t* key, uint64_t head,
-                                 uint64_t shape) {
+TL_INLINE uint64_t* tl_find_long(const ProbeSite* site, Slot* slot, Level* level,
+                                 const uint64_t* key, uint64_t head, uint64_t shape) {
   level->work[kRequestKey] = reinterpret_cast<uint64_t>(key);
   level->work[kRequestHead] = head;
   level->work[kRequestShape] = shape;
@@ -140,10 +147,11 @@ TL_INLINE uint64_t tl_entry_head(uint64_t aggregation, uint64_t key_words, uint6
   return entry_head(wire::hash_end(hash), aggregation, key_words);
 }
 
-// The entries that come first in the table are found here, the others by tl_find_entry. `key_words` is a constant,
-// at most 2.
-TL_INLINE uint64_t* tl_find_short(const ProbeSite* site, Slot* slot, Level* level, uint64_t epoch, uint64_t aggregation,
-                                  uint32_t key_words, uint64_t word0, uint64_t word1, uint64_t shape) {
+// The entries that come first in the table are found here, the others by tl_find_entry. `key_words`
+// is a constant, at most 2.
+TL_INLINE uint64_t* tl_find_short(const ProbeSite* site, Slot* slot, Level* level, uint64_t epoch,
+                                  uint64_t aggregation, uint32_t key_words, uint64_t word0,
+                                  uint64_t word1, uint64_t shape) {
   uint64_t hash = wire::hash_start(aggregation);
   if (key_words > 0) hash = wire::hash_step(hash, word0);
   if (key_words > 1) hash = wire::hash_step(hash, word1);
@@ -166,11 +174,13 @@ TL_INLINE uint64_t* tl_find_short(const ProbeSite* site, Slot* slot, Level* leve
   return tl_find_long(site, slot, level, level->work + kRequestWords, head, shape);
 }
 
-// ------------------------------------------------------------------------------------------------ updates
+// ------------------------------------------------------------------------------------------------
+// updates
 
 // Direct cells: at `offset` in the slot's direct area.
 inline __attribute__((always_inline)) uint64_t* direct_cell(Slot* slot, uint64_t offset) {
-  return reinterpret_cast<uint64_t*>(reinterpret_cast<unsigned char*>(slot) + tl_layout.slot_direct + offset);
+  return reinterpret_cast<uint64_t*>(reinterpret_cast<unsigned char*>(slot) +
+                                     tl_layout.slot_direct + offset);
 }
 TL_INLINE void tl_direct_count(Slot* slot, uint64_t offset, uint64_t amount) {
   add_in_place(direct_cell(slot, offset), amount);
@@ -209,8 +219,9 @@ TL_INLINE uint64_t tl_lquantize_bin(int64_t value, int64_t base, int64_t step, u
 }
 // `shape`: factor, low, high and steps, 16 bits each from the lowest on.
 TL_SLOW uint64_t tl_llquantize_bin(int64_t value, uint64_t shape) {
-  return wire::llquantize_bin(value, {static_cast<uint32_t>(shape & 0xffff), static_cast<uint32_t>(shape >> 16 & 0xffff),
-                                      static_cast<uint32_t>(shape >> 32 & 0xffff), static_cast<uint32_t>(shape >> 48)});
+  return wire::llquantize_bin(
+      value, {static_cast<uint32_t>(shape & 0xffff), static_cast<uint32_t>(shape >> 16 & 0xffff),
+              static_cast<uint32_t>(shape >> 32 & 0xffff), static_cast<uint32_t>(shape >> 48)});
 }
 
 }  // namespace trapline::runtime

@@ -1,4 +1,5 @@
-// Strings, all in memory of ours: constants, variables, scratch, records. Bounded by `size`, which counts the NUL.
+// Strings, all in memory of ours: constants, variables, scratch, records. Bounded by `size`, which
+// counts the NUL.
 
 #pragma once
 

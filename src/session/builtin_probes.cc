@@ -20,11 +20,13 @@ struct Fixed {
   const char* name;
   std::uint32_t id;
 };
-constexpr Fixed kFixed[] = {
-    {BuiltinKind::kBegin, "BEGIN", 1}, {BuiltinKind::kEnd, "END", 2}, {BuiltinKind::kError, "ERROR", 3}};
+constexpr Fixed kFixed[] = {{BuiltinKind::kBegin, "BEGIN", 1},
+                            {BuiltinKind::kEnd, "END", 2},
+                            {BuiltinKind::kError, "ERROR", 3}};
 
 // The tick probes that exist before anyone asks for a period; a glob matches these.
-constexpr const char* kPresetTicks[] = {"tick-1", "tick-10", "tick-100", "tick-500", "tick-1000", "tick-5000"};
+constexpr const char* kPresetTicks[] = {"tick-1",   "tick-10",   "tick-100",
+                                        "tick-500", "tick-1000", "tick-5000"};
 
 struct Refused {
   const char* provider;
@@ -47,7 +49,9 @@ constexpr Refused kRefused[] = {
     {"usdt", "USDT probes are not offered yet"},
 };
 
-bool is_glob(std::string_view text) { return text.find_first_of("*?[\\") != std::string_view::npos; }
+bool is_glob(std::string_view text) {
+  return text.find_first_of("*?[\\") != std::string_view::npos;
+}
 
 Result<BuiltinProbe> tick_probe(const std::string& name) {
   const auto period = plan::parse_period(name.substr(5));
@@ -57,20 +61,23 @@ Result<BuiltinProbe> tick_probe(const std::string& name) {
   if (std::chrono::nanoseconds(*period) < kShortestPeriod) {
     return Error(ErrorCode::kBadInput, name + ": the shortest period of a tick probe is 200 us");
   }
-  return BuiltinProbe{BuiltinKind::kTick, {0, "profile", "", "", name}, std::chrono::nanoseconds(*period)};
+  return BuiltinProbe{
+      BuiltinKind::kTick, {0, "profile", "", "", name}, std::chrono::nanoseconds(*period)};
 }
 
 Result<> match_ticks(const plan::ProbeDescription& d, std::vector<BuiltinProbe>& found) {
   if (!part_matches(d.provider, "profile")) return {};
   if (d.name.starts_with("profile-") && !is_glob(d.name)) {
-    return Error(ErrorCode::kUnsupported, d.name + ": profile probes are not offered yet; tick probes are");
+    return Error(ErrorCode::kUnsupported,
+                 d.name + ": profile probes are not offered yet; tick probes are");
   }
   if (d.name.starts_with("tick-") && !is_glob(d.name)) {
     TL_TRY_ASSIGN(BuiltinProbe probe, tick_probe(d.name));
     found.push_back(std::move(probe));
     return {};
   }
-  // A description without a name, or with a glob that says nothing of ticks, would otherwise start six timers.
+  // A description without a name, or with a glob that says nothing of ticks, would otherwise start
+  // six timers.
   if (d.provider != "profile" && !d.name.starts_with("tick")) return {};
   for (const char* name : kPresetTicks) {
     if (!part_matches(d.name, name)) continue;

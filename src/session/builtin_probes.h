@@ -1,7 +1,7 @@
 // The probes that the tracer itself fires: dtrace:::BEGIN, END and ERROR, and profile:::tick-N.
 //
-// It also knows the providers that need a kernel or are not offered yet, so that a description of theirs gets an answer
-// in one line instead of "does not match".
+// It also knows the providers that need a kernel or are not offered yet, so that a description of
+// theirs gets an answer in one line instead of "does not match".
 
 #pragma once
 
@@ -23,15 +23,16 @@ enum class BuiltinKind : std::uint8_t { kBegin, kEnd, kError, kTick };
 
 struct BuiltinProbe {
   BuiltinKind kind = BuiltinKind::kBegin;
-  plan::ProbeName name;                   // without id, except for BEGIN, END and ERROR
-  std::chrono::nanoseconds period{0};     // kTick
+  plan::ProbeName name;                // without id, except for BEGIN, END and ERROR
+  std::chrono::nanoseconds period{0};  // kTick
 };
 
 // Oracle's shortest period of a tick probe.
 inline constexpr std::chrono::nanoseconds kShortestPeriod{200'000};
 
-// The built-in probes that a description matches; none is not an error here. Errors: kUnsupported for a provider that is
-// not offered (syscall, fbt, profile-N, ...), kBadInput for a tick whose period is too short or is no number.
+// The built-in probes that a description matches; none is not an error here. Errors: kUnsupported
+// for a provider that is not offered (syscall, fbt, profile-N, ...), kBadInput for a tick whose
+// period is too short or is no number.
 Result<std::vector<BuiltinProbe>> match_builtin(const plan::ProbeDescription& description);
 
 // "pid1234": 1234. nullopt: not a pid provider, or a number that is no process ID.

@@ -5,7 +5,8 @@
 namespace trapline::session {
 namespace {
 
-plan::ProbeDescription description(std::string provider, std::string module, std::string function, std::string name) {
+plan::ProbeDescription description(std::string provider, std::string module, std::string function,
+                                   std::string name) {
   plan::ProbeDescription d;
   d.provider = std::move(provider);
   d.module = std::move(module);
@@ -46,10 +47,14 @@ TEST(BuiltinProbes, TicksTakeAllSuffixes) {
 }
 
 TEST(BuiltinProbes, TooShortTicksAndOtherProvidersAreRefused) {
-  EXPECT_EQ(match_builtin(description("profile", "", "", "tick-100us")).error().code(), ErrorCode::kBadInput);
-  EXPECT_EQ(match_builtin(description("profile", "", "", "tick-x")).error().code(), ErrorCode::kBadInput);
-  EXPECT_EQ(match_builtin(description("profile", "", "", "profile-97")).error().code(), ErrorCode::kUnsupported);
-  EXPECT_EQ(match_builtin(description("syscall", "", "read", "entry")).error().code(), ErrorCode::kUnsupported);
+  EXPECT_EQ(match_builtin(description("profile", "", "", "tick-100us")).error().code(),
+            ErrorCode::kBadInput);
+  EXPECT_EQ(match_builtin(description("profile", "", "", "tick-x")).error().code(),
+            ErrorCode::kBadInput);
+  EXPECT_EQ(match_builtin(description("profile", "", "", "profile-97")).error().code(),
+            ErrorCode::kUnsupported);
+  EXPECT_EQ(match_builtin(description("syscall", "", "read", "entry")).error().code(),
+            ErrorCode::kUnsupported);
   EXPECT_TRUE(match_builtin(description("nosuch", "", "", "x"))->empty());
 }
 

@@ -19,7 +19,8 @@ constexpr std::uint64_t kShortestSpanNs = 5'000'000;
 std::uint64_t read_clock(clockid_t id) {
   timespec now{};
   clock_gettime(id, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(now.tv_nsec);
 }
 
 }  // namespace
@@ -28,7 +29,8 @@ std::uint64_t Clock::read_tsc() { return __rdtsc(); }
 std::uint64_t Clock::monotonic_ns() { return read_clock(CLOCK_MONOTONIC); }
 std::uint64_t Clock::wall_ns() { return read_clock(CLOCK_REALTIME); }
 
-// The counter is read on both sides of the clock; of several tries the one with the shortest span is the truest.
+// The counter is read on both sides of the clock; of several tries the one with the shortest span
+// is the truest.
 Clock::Reading Clock::read_both() {
   Reading best;
   std::uint64_t shortest = std::numeric_limits<std::uint64_t>::max();
@@ -46,7 +48,8 @@ Clock::Reading Clock::read_both() {
 
 Clock::Clock() : first_(read_both()) {}
 
-// The kernel keeps time by the counter, directly or through a hypervisor's page, only if it trusts it.
+// The kernel keeps time by the counter, directly or through a hypervisor's page, only if it trusts
+// it.
 bool Clock::counter_is_trusted() {
   std::ifstream source("/sys/devices/system/clocksource/clocksource0/current_clocksource");
   std::string name;
@@ -62,7 +65,8 @@ void Clock::calibrate(wire::Header& header) {
       nanosleep(&rest, nullptr);
       second = read_both();
     }
-    mult_ = static_cast<std::uint64_t>((Wide{second.ns - first_.ns} << kShift) / (second.tsc - first_.tsc));
+    mult_ = static_cast<std::uint64_t>((Wide{second.ns - first_.ns} << kShift) /
+                                       (second.tsc - first_.tsc));
     calibrated_ = true;
   }
   header.tsc_base = first_.tsc;

@@ -1,7 +1,8 @@
 // The relation between the time-stamp counter and CLOCK_MONOTONIC, as bodies use it.
 //
-// A body reads the counter (11 ns) instead of asking the kernel; the tracer measures the counter's frequency once,
-// over as long a time as start-up takes anyway. Needs an invariant counter, which every clocksource=tsc machine has.
+// A body reads the counter (11 ns) instead of asking the kernel; the tracer measures the counter's
+// frequency once, over as long a time as start-up takes anyway. Needs an invariant counter, which
+// every clocksource=tsc machine has.
 
 #pragma once
 
@@ -16,8 +17,9 @@ class Clock {
   // Takes the first of the two readings.
   Clock();
 
-  // Takes the second one and fills the header's clock fields. The longer after construction, the more precise: two
-  // readings 10 ms apart, each good to 50 ns, give 10 ppm. Waits where less than 5 ms have passed.
+  // Takes the second one and fills the header's clock fields. The longer after construction, the
+  // more precise: two readings 10 ms apart, each good to 50 ns, give 10 ppm. Waits where less than
+  // 5 ms have passed.
   void calibrate(wire::Header& header);
 
   // After calibrate(): CLOCK_MONOTONIC nanoseconds of a counter value.

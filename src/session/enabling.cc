@@ -15,14 +15,16 @@ using probes::PointKind;
 
 class Enabler {
  public:
-  Enabler(const plan::Program& program, std::span<const MatchTarget> targets, std::uint32_t first_id)
+  Enabler(const plan::Program& program, std::span<const MatchTarget> targets,
+          std::uint32_t first_id)
       : program_(program), targets_(targets), next_id_(first_id) {}
 
   Enabling run() {
     enabling_.matches_by_clause.resize(program_.clauses.size());
     for (std::uint32_t c = 0; c < program_.clauses.size(); ++c) {
       matched_.clear();
-      for (const plan::ProbeDescription& description : program_.clauses[c].probes) match(c, description);
+      for (const plan::ProbeDescription& description : program_.clauses[c].probes)
+        match(c, description);
       enabling_.matches_by_clause[c] = static_cast<std::uint32_t>(matched_.size());
     }
     for (const std::string& note : notes_) enabling_.notes.push_back(note);
@@ -70,14 +72,16 @@ class Enabler {
     return pid == target.value || description.text.find("$target") != std::string::npos;
   }
 
-  std::string match_pid(std::uint32_t clause, const plan::ProbeDescription& description, bool& unsupported) {
+  std::string match_pid(std::uint32_t clause, const plan::ProbeDescription& description,
+                        bool& unsupported) {
     const auto pid = pid_of_provider(description.provider);
     if (!pid) return fmt::format("{} is not a process ID", description.provider.substr(3));
     std::string why;
     for (std::size_t t = 0; t < targets_.size(); ++t) {
       if (!is_meant(description, *pid, targets_[t].pid)) continue;
-      auto found = probes::match_functions(*targets_[t].modules,
-                                           {description.module, description.function, description.name, description.quoted});
+      auto found = probes::match_functions(
+          *targets_[t].modules,
+          {description.module, description.function, description.name, description.quoted});
       if (!found) {
         why = found.error().text();
         unsupported = found.error().code() == ErrorCode::kUnsupported;
@@ -86,7 +90,8 @@ class Enabler {
       for (const Error& problem : found->problems) notes_.insert(problem.text());
       for (const probes::MatchedModule& m : found->modules) add_module_note(t, m, description);
       for (probes::MatchedFunction& function : found->functions) {
-        if (!function.note.empty()) notes_.insert(fmt::format("{}: {}", function.name, function.note));
+        if (!function.note.empty())
+          notes_.insert(fmt::format("{}: {}", function.name, function.note));
         if (function.entry) add_pid(clause, t, function, PointKind::kEntry);
         if (function.returns) add_pid(clause, t, function, PointKind::kReturn);
       }
@@ -97,12 +102,13 @@ class Enabler {
   void add_module_note(std::size_t target, const probes::MatchedModule& matched,
                        const plan::ProbeDescription& description) {
     const symbols::Module& module = targets_[target].modules->module(matched.module);
-    notes_.insert(fmt::format("{} matched {} function{} of {}", full_name(description), matched.functions,
-                              matched.functions == 1 ? "" : "s", module.name));
+    notes_.insert(fmt::format("{} matched {} function{} of {}", full_name(description),
+                              matched.functions, matched.functions == 1 ? "" : "s", module.name));
   }
 
   void add_builtin(std::uint32_t clause, BuiltinProbe probe) {
-    const auto key = std::make_tuple(~std::size_t{0}, std::size_t{0}, probe.name.name, probe.name.provider);
+    const auto key =
+        std::make_tuple(~std::size_t{0}, std::size_t{0}, probe.name.name, probe.name.provider);
     add(clause, key, [&] {
       EnabledProbe enabled;
       enabled.name = probe.name;
@@ -111,8 +117,10 @@ class Enabler {
     });
   }
 
-  void add_pid(std::uint32_t clause, std::size_t target, const probes::MatchedFunction& function, PointKind kind) {
-    const auto key = std::make_tuple(target, function.module, function.name, std::string(point_name(kind)));
+  void add_pid(std::uint32_t clause, std::size_t target, const probes::MatchedFunction& function,
+               PointKind kind) {
+    const auto key =
+        std::make_tuple(target, function.module, function.name, std::string(point_name(kind)));
     add(clause, key, [&] {
       EnabledProbe enabled;
       enabled.name = {0, fmt::format("pid{}", targets_[target].pid.value),
@@ -154,7 +162,8 @@ std::string full_name(const plan::ProbeDescription& d) {
   return fmt::format("{}:{}:{}:{}", d.provider, d.module, d.function, d.name);
 }
 
-Enabling enable(const plan::Program& program, std::span<const MatchTarget> targets, std::uint32_t first_id) {
+Enabling enable(const plan::Program& program, std::span<const MatchTarget> targets,
+                std::uint32_t first_id) {
   return Enabler(program, targets, first_id).run();
 }
 

@@ -1,7 +1,7 @@
 // Enabling: which probes a program's descriptions match, and which clauses each of them runs.
 //
-// A probe that several descriptions match runs all their clauses, in the order of the source. Its index in `probes` is
-// what records carry.
+// A probe that several descriptions match runs all their clauses, in the order of the source. Its
+// index in `probes` is what records carry.
 
 #pragma once
 
@@ -43,7 +43,7 @@ struct EnabledProbe {
 struct Unmatched {
   std::uint32_t clause = 0;
   plan::ProbeDescription description;
-  std::string why;  // empty: nothing of that name exists
+  std::string why;           // empty: nothing of that name exists
   bool unsupported = false;  // the answer of a provider that is not offered: an error even under -Z
 };
 
@@ -51,11 +51,13 @@ struct Enabling {
   std::vector<EnabledProbe> probes;
   std::vector<std::uint32_t> matches_by_clause;  // probes that each clause's descriptions matched
   std::vector<Unmatched> unmatched;
-  std::vector<std::string> notes;  // for -v: modules matched, IFUNC choices, modules that could not be read
+  std::vector<std::string>
+      notes;  // for -v: modules matched, IFUNC choices, modules that could not be read
 };
 
 // The first free probe ID is `first_id`.
-Enabling enable(const plan::Program& program, std::span<const MatchTarget> targets, std::uint32_t first_id = 4);
+Enabling enable(const plan::Program& program, std::span<const MatchTarget> targets,
+                std::uint32_t first_id = 4);
 
 // "provider:module:function:name", as messages show it.
 std::string full_name(const plan::ProbeDescription& description);

@@ -13,12 +13,18 @@ namespace {
 
 dlang::InputKind input_kind(ProgramKind kind) {
   switch (kind) {
-    case ProgramKind::kScript: return dlang::InputKind::kScript;
-    case ProgramKind::kName: return dlang::InputKind::kName;
-    case ProgramKind::kFunction: return dlang::InputKind::kFunction;
-    case ProgramKind::kModule: return dlang::InputKind::kModule;
-    case ProgramKind::kProvider: return dlang::InputKind::kProvider;
-    case ProgramKind::kId: return dlang::InputKind::kId;
+    case ProgramKind::kScript:
+      return dlang::InputKind::kScript;
+    case ProgramKind::kName:
+      return dlang::InputKind::kName;
+    case ProgramKind::kFunction:
+      return dlang::InputKind::kFunction;
+    case ProgramKind::kModule:
+      return dlang::InputKind::kModule;
+    case ProgramKind::kProvider:
+      return dlang::InputKind::kProvider;
+    case ProgramKind::kId:
+      return dlang::InputKind::kId;
   }
   return dlang::InputKind::kScript;
 }

@@ -1,5 +1,5 @@
-// From the programs of a command line (or of a client) to one compiled program: reading, cpp, the front end, and the
-// diagnostics as text.
+// From the programs of a command line (or of a client) to one compiled program: reading, cpp, the
+// front end, and the diagnostics as text.
 
 #pragma once
 
@@ -20,7 +20,8 @@ enum class ProgramKind : std::uint8_t { kScript, kName, kFunction, kModule, kPro
 
 struct ProgramText {
   ProgramKind kind = ProgramKind::kScript;
-  std::string text;  // a script's path; else a probe specifier with an optional predicate and action
+  std::string
+      text;  // a script's path; else a probe specifier with an optional predicate and action
 };
 
 struct CompileInput {

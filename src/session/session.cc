@@ -23,7 +23,8 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr milliseconds kIdlePause{50};
 constexpr milliseconds kBusyPause{5};
 constexpr std::size_t kManyRecords = 1000;
-// A level that stays busy for this many rounds is looked at: its thread may have left by siglongjmp, or be dead.
+// A level that stays busy for this many rounds is looked at: its thread may have left by
+// siglongjmp, or be dead.
 constexpr std::uint32_t kSuspiciousRounds = 3;
 constexpr std::size_t kNowhere = ~std::size_t{0};
 
@@ -48,7 +49,8 @@ Session::Session(const plan::Program& program, plan::Options options, std::vecto
 
 Session::~Session() = default;
 
-// ------------------------------------------------------------------------------------------------ find
+// ------------------------------------------------------------------------------------------------
+// find
 
 Result<> Session::find() {
   std::vector<MatchTarget> match_targets;
@@ -67,8 +69,9 @@ Result<> Session::plan(std::size_t index) {
   Target& target = targets_[index];
   const auto status = target::read_status(target.tracee.pid());
   const bool free = status && status->seccomp == 0;
-  target.sites = plan_sites(probes_, index, target.tracee.modules(), free ? Rendezvous::kInclude : Rendezvous::kLeaveOut,
-                            status && status->shadow_stack ? probes::ShadowStack::kYes : probes::ShadowStack::kNo);
+  target.sites = plan_sites(
+      probes_, index, target.tracee.modules(), free ? Rendezvous::kInclude : Rendezvous::kLeaveOut,
+      status && status->shadow_stack ? probes::ShadowStack::kYes : probes::ShadowStack::kNo);
   return {};
 }
 
@@ -99,7 +102,8 @@ std::vector<Refusal> Session::refusals() const {
   return all;
 }
 
-// ------------------------------------------------------------------------------------------------ start
+// ------------------------------------------------------------------------------------------------
+// start
 
 Result<> Session::start() {
   for (std::size_t i = 0; i < targets_.size(); ++i) TL_TRY(reserve(i));
@@ -125,7 +129,8 @@ Result<> Session::start() {
 }
 
 void Session::activate(Target& target) {
-  target.tracee.activate(target.program && target.program->sites.execs_told ? ExecsTold::kYes : ExecsTold::kNo);
+  target.tracee.activate(target.program && target.program->sites.execs_told ? ExecsTold::kYes
+                                                                            : ExecsTold::kNo);
 }
 
 // What BEGIN assigned holds in every process; each then has its own globals.
@@ -146,7 +151,8 @@ Result<> Session::reserve(std::size_t index) {
                                      target.tracee.thread_count(), execname_of(target.tracee)));
   target.program = std::make_unique<TargetProgram>(std::move(built));
   target.sites = {};
-  const auto reserved = target.tracee.reserve(target.program->layout, target.program->sites.plans, target.program->object.bytes);
+  const auto reserved = target.tracee.reserve(target.program->layout, target.program->sites.plans,
+                                              target.program->object.bytes);
   if (!reserved) return reserved.error().within(fmt::format("pid {}", target.tracee.pid().value));
   const std::span<std::byte> arena = target.tracee.arena();
   fill_arena(*target.program, arena);
@@ -155,7 +161,8 @@ Result<> Session::reserve(std::size_t index) {
   clock_.calibrate(*header);
   if (!target.tracee.reads_counter()) header->tsc_mult = 0;
   bind_addresses(*target.program, target.tracee.arena_address(), target.tracee.alive_address());
-  TL_TRY_ASSIGN(consume::Drainer drainer, consume::Drainer::create(arena, target.program->layout, program_));
+  TL_TRY_ASSIGN(consume::Drainer drainer,
+                consume::Drainer::create(arena, target.program->layout, program_));
   target.drainer.emplace(std::move(drainer));
   return {};
 }
@@ -182,7 +189,8 @@ std::span<std::byte> Session::globals() {
   return std::as_writable_bytes(std::span(own_globals_)).first(program_.globals_size);
 }
 
-// A process that executed a new program has none of our memory any more: its last data is taken, then it is armed anew.
+// A process that executed a new program has none of our memory any more: its last data is taken,
+// then it is armed anew.
 Result<> Session::arm_again(std::size_t index) {
   Target& target = targets_[index];
   if (target.drainer) TL_TRY(drain(consume::DrainKind::kFinal));
@@ -190,8 +198,10 @@ Result<> Session::arm_again(std::size_t index) {
   const std::span<std::byte> old = globals();
   if (!old.empty()) std::memmove(own_globals_.data(), old.data(), old.size());
   if (!target.tracee.held()) {
-    notes_.push_back(fmt::format("pid {} executed a new program: what it called before the probes were armed again was missed",
-                                 target.tracee.pid().value));
+    notes_.push_back(
+        fmt::format("pid {} executed a new program: what it called before the probes were armed "
+                    "again was missed",
+                    target.tracee.pid().value));
   }
   target.tracee.forget();
   target.drainer.reset();
@@ -225,7 +235,8 @@ Result<> Session::arm_again(std::size_t index) {
   return {};
 }
 
-// ------------------------------------------------------------------------------------------------ step
+// ------------------------------------------------------------------------------------------------
+// step
 
 Result<> Session::step(int fd) {
   std::vector<pollfd> fds;
@@ -261,7 +272,8 @@ bool Session::all_ended() const {
 }
 
 milliseconds Session::time_to_wait() const {
-  const bool any_arena = std::ranges::any_of(targets_, [](const Target& t) { return t.drainer.has_value(); });
+  const bool any_arena =
+      std::ranges::any_of(targets_, [](const Target& t) { return t.drainer.has_value(); });
   milliseconds wait = busy_ ? kBusyPause : any_arena ? kIdlePause : milliseconds(100);
   for (const Target& target : targets_) {
     if (target.tracee.about_to_exec()) wait = std::min(wait, kBusyPause);
@@ -300,7 +312,8 @@ Result<> Session::drain(consume::DrainKind kind) {
     std::ranges::move(taken.records, std::back_inserter(records));
     fresh += taken.new_drops;
     if (taken.barrier_error && !barrier_failed_) {
-      notes_.push_back("aggregations are read only when a process has ended: " + taken.barrier_error->text());
+      notes_.push_back("aggregations are read only when a process has ended: " +
+                       taken.barrier_error->text());
       barrier_failed_ = true;
     }
     free_dead_levels(target, taken.busy);
@@ -316,7 +329,8 @@ void Session::free_dead_levels(Target& target, const std::vector<consume::BusyLe
   for (const consume::BusyLevel& level : busy) {
     if (level.rounds < kSuspiciousRounds) continue;
     const Tid tid{static_cast<pid_t>(level.tid)};
-    if (!target::read_stat(target.tracee.pid(), tid)) target.drainer->abandon_level(level.slot, level.level);
+    if (!target::read_stat(target.tracee.pid(), tid))
+      target.drainer->abandon_level(level.slot, level.level);
   }
 }
 
@@ -326,7 +340,8 @@ Result<> Session::print_now() {
   return output_.flush();
 }
 
-// ------------------------------------------------------------------------------------------------ records
+// ------------------------------------------------------------------------------------------------
+// records
 
 Result<> Session::fire_all(BuiltinKind kind, const TracerEnvironment::Arguments& arguments) {
   for (std::uint32_t i = 0; i < probes_.size(); ++i) {
@@ -353,25 +368,26 @@ Result<> Session::process_one(const consume::Record& record) {
     exit_status_ = *outcome.exit_status;  // the last one holds: END may change it
     running_ = false;
   }
-  if (record.kind == wire::kRecordFault) TL_TRY(report_fault(record));
+  if (record.kind == consume::kFaultRecord) TL_TRY(report_fault(record));
   return {};
 }
 
-// The ERROR probe's arguments: arg1 the probe's ID, arg2 the clause, arg3 the instruction, arg4 the fault, arg5 the address.
+// The ERROR probe's arguments: arg1 the probe's ID, arg2 the clause, arg3 the instruction, arg4 the
+// fault, arg5 the address.
 Result<> Session::report_fault(const consume::Record& record) {
-  if (in_error_ || record.payload.size() < sizeof(wire::FaultPayload)) return {};
-  wire::FaultPayload payload{};
-  std::memcpy(&payload, record.payload.data(), sizeof(payload));
+  const std::optional<consume::FaultFields> fault = consume::fault_of(record);
   const plan::ProbeName* probe = interpreter_.probe_of(record);
-  if (probe == nullptr) return {};
+  if (in_error_ || !fault || probe == nullptr) return {};
   in_error_ = true;
-  const Result<> done = fire_all(BuiltinKind::kError, {0, probe->id, record.clause + 1, payload.instruction, payload.fault,
-                                                       payload.address, 0, 0, 0, 0});
+  const Result<> done =
+      fire_all(BuiltinKind::kError, {0, probe->id, record.clause + 1, fault->instruction,
+                                     fault->fault, fault->address, 0, 0, 0, 0});
   in_error_ = false;
   return done;
 }
 
-// ------------------------------------------------------------------------------------------------ stop
+// ------------------------------------------------------------------------------------------------
+// stop
 
 Result<> Session::stop() {
   running_ = false;

@@ -2,8 +2,8 @@
 //
 //   Session session(program, options, tracees, output);
 //   session.find()      probes are matched; nothing has been touched yet
-//   session.start()     arenas and trampolines are put in place, BEGIN runs, sites are patched, counting begins
-//   session.step()      waits, drains, runs what is due; until running() is false
+//   session.start()     arenas and trampolines are put in place, BEGIN runs, sites are patched,
+//   counting begins session.step()      waits, drains, runs what is due; until running() is false
 //   session.stop()      counting ends, processes are restored, the last data is taken, END runs
 //   session.finish()    the aggregations that are left are printed
 //
@@ -46,25 +46,30 @@ struct Refusal {
 class Session {
  public:
   // `program` and `output` outlive the session.
-  Session(const plan::Program& program, plan::Options options, std::vector<Tracee> tracees, report::Output& output);
+  Session(const plan::Program& program, plan::Options options, std::vector<Tracee> tracees,
+          report::Output& output);
   ~Session();
 
   // Reads the processes' modules and matches the program's probe descriptions.
   Result<> find();
   const Enabling& enabling() const { return enabling_; }
   // Where each pid probe would be patched, and what cannot be; by process. After find().
-  const probes::SitePlans& site_plans(std::size_t target) const { return targets_[target].sites.plans; }
+  const probes::SitePlans& site_plans(std::size_t target) const {
+    return targets_[target].sites.plans;
+  }
   Tracee& tracee(std::size_t target) { return targets_[target].tracee; }
   std::size_t target_count() const { return targets_.size(); }
 
   Result<> start();
-  // Places that could not be armed: known after find() as far as files tell, completely after start().
+  // Places that could not be armed: known after find() as far as files tell, completely after
+  // start().
   std::vector<Refusal> refusals() const;
   // What a user should know and no output says; since the last call.
   std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
 
   bool running() const { return running_; }
-  // Waits until something is due, `fd` is readable (-1: none) or at most 100 ms; then drains and runs ticks.
+  // Waits until something is due, `fd` is readable (-1: none) or at most 100 ms; then drains and
+  // runs ticks.
   Result<> step(int fd);
   // Drains and prints all aggregations as they are now.
   Result<> print_now();

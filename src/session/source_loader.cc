@@ -32,7 +32,8 @@ Result<std::string> read_all(int fd, const std::string& name) {
   }
 }
 
-// cpp chokes on the first line of a "#!" script: it becomes empty, so that the other lines keep their numbers.
+// cpp chokes on the first line of a "#!" script: it becomes empty, so that the other lines keep
+// their numbers.
 std::string without_interpreter_line(const std::string& text) {
   if (!text.starts_with("#!")) return text;
   const std::size_t end = text.find('\n');
@@ -53,10 +54,17 @@ Result<Fd> memory_file(const std::string& text) {
   return file;
 }
 
-std::vector<std::string> cpp_command(const plan::Options& options, const std::vector<std::string>& cpp_arguments) {
+std::vector<std::string> cpp_command(const plan::Options& options,
+                                     const std::vector<std::string>& cpp_arguments) {
   const std::string path = options.text("cpppath");
-  std::vector<std::string> command{path.empty() ? "cpp" : path, "-D__linux",   "-D__unix", "-D__SVR4",
-                                   "-D__SUNW_D=1",              "-U__GNUC__",  "-D__amd64", "-D__Linux",
+  std::vector<std::string> command{path.empty() ? "cpp" : path,
+                                   "-D__linux",
+                                   "-D__unix",
+                                   "-D__SVR4",
+                                   "-D__SUNW_D=1",
+                                   "-U__GNUC__",
+                                   "-D__amd64",
+                                   "-D__Linux",
                                    "-D__SUNW_D_64"};
   if (options.flag("cpphdrs")) command.emplace_back("-H");
   const std::string conformance = options.text("stdc");
@@ -74,14 +82,15 @@ Result<std::string> read_script(const std::string& path) {
   if (path == "-") return read_all(STDIN_FILENO, "standard input");
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) return Error::os(errno, "failed to open " + path);
-  struct stat facts {};
+  struct stat facts{};
   if (::fstat(file.get(), &facts) == 0 && S_ISDIR(facts.st_mode)) {
     return Error(ErrorCode::kBadInput, "failed to open " + path + ": it is a directory");
   }
   return read_all(file.get(), path);
 }
 
-Result<std::string> preprocess(const std::string& text, const std::string& path, const plan::Options& options,
+Result<std::string> preprocess(const std::string& text, const std::string& path,
+                               const plan::Options& options,
                                const std::vector<std::string>& cpp_arguments) {
   TL_TRY_ASSIGN(const Fd input, memory_file(without_interpreter_line(text)));
   const Fd output(::memfd_create("trapline-cpp", MFD_CLOEXEC));

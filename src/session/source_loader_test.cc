@@ -19,7 +19,8 @@ TEST(ReadScript, NamesWhatIsMissing) {
 
 TEST(Preprocess, ExpandsMacrosAndKeepsLines) {
   plan::Options options;
-  const auto text = preprocess("#!/usr/sbin/dtrace -Cs\nBEGIN { exit(STATUS); }\n", "x.d", options, {"-DSTATUS=7"});
+  const auto text = preprocess("#!/usr/sbin/dtrace -Cs\nBEGIN { exit(STATUS); }\n", "x.d", options,
+                               {"-DSTATUS=7"});
   ASSERT_TRUE(text) << text.error().text();
   EXPECT_NE(text->find("exit(7)"), std::string::npos);
 }

@@ -43,11 +43,12 @@ class BodySet {
 bool needs_chunks(const plan::Program& program) {
   const auto in_table = [](const plan::Aggregation& a) { return !a.direct; };
   const auto has_record = [](const plan::Clause& c) { return c.has_record; };
-  return std::ranges::any_of(program.aggregations, in_table) || std::ranges::any_of(program.clauses, has_record);
+  return std::ranges::any_of(program.aggregations, in_table) ||
+         std::ranges::any_of(program.clauses, has_record);
 }
 
-Result<wire::Layout> layout_of(const plan::Program& program, const plan::Options& options, std::size_t strings_size,
-                               std::size_t threads) {
+Result<wire::Layout> layout_of(const plan::Program& program, const plan::Options& options,
+                               std::size_t strings_size, std::size_t threads) {
   wire::LayoutRequest request;
   request.strings_size = strings_size;
   request.globals_size = program.globals_size;
@@ -56,16 +57,19 @@ Result<wire::Layout> layout_of(const plan::Program& program, const plan::Options
   request.scratch_size = codegen::scratch_size(program);
   request.threads = threads;
   const long cpus = std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));
-  if (needs_chunks(program)) request.buffer_bytes = static_cast<std::uint64_t>(options.number("bufsize") * cpus);
+  if (needs_chunks(program))
+    request.buffer_bytes = static_cast<std::uint64_t>(options.number("bufsize") * cpus);
   const wire::Layout layout = wire::make_layout(request);
-  if (layout.size == 0) return Error(ErrorCode::kUnsupported, "the program's variables and buffers are too large");
+  if (layout.size == 0)
+    return Error(ErrorCode::kUnsupported, "the program's variables and buffers are too large");
   return layout;
 }
 
 Result<> verify(const codegen::ObjectCode& object, std::vector<isa::OffsetRange> code) {
   isa::VerifyRequest request;
   request.blob = object.bytes;
-  const bool calls = object.calls_gettid || object.calls_process_vm_readv || object.calls_clock_gettime || code.size() > 1;
+  const bool calls = object.calls_gettid || object.calls_process_vm_readv ||
+                     object.calls_clock_gettime || code.size() > 1;
   request.code = std::move(code);
   request.entries.assign(object.entries.begin(), object.entries.end());
   request.max_stack = codegen::kMaxBodyStack;
@@ -78,7 +82,8 @@ Result<> verify(const codegen::ObjectCode& object, std::vector<isa::OffsetRange>
 }  // namespace
 
 StringTable::StringTable(const plan::Program& program) {
-  for (const std::string& text : program.strings) bytes_.insert(bytes_.end(), text.c_str(), text.c_str() + text.size() + 1);
+  for (const std::string& text : program.strings)
+    bytes_.insert(bytes_.end(), text.c_str(), text.c_str() + text.size() + 1);
 }
 
 std::uint32_t StringTable::add(std::string_view text) {
@@ -113,8 +118,8 @@ std::deque<probes::MatchedFunction> rendezvous_functions(probes::ModuleCache& mo
 // Appends the stub to the compiled bodies; its offset.
 std::uint32_t append_rendezvous(codegen::ObjectCode& object, std::vector<isa::OffsetRange>& code) {
   const std::vector<std::byte> stub = probes::rendezvous_stub();
-  const std::size_t offset = (object.bytes.size() + codegen::kObjectAlignment - 1) / codegen::kObjectAlignment *
-                             codegen::kObjectAlignment;
+  const std::size_t offset = (object.bytes.size() + codegen::kObjectAlignment - 1) /
+                             codegen::kObjectAlignment * codegen::kObjectAlignment;
   object.bytes.resize(offset);
   object.bytes.insert(object.bytes.end(), stub.begin(), stub.end());
   code.push_back({offset, object.bytes.size()});
@@ -123,13 +128,15 @@ std::uint32_t append_rendezvous(codegen::ObjectCode& object, std::vector<isa::Of
 
 }  // namespace
 
-SitesOfTarget plan_sites(std::span<const EnabledProbe> probes, std::size_t target, probes::ModuleCache& modules,
-                         Rendezvous rendezvous, probes::ShadowStack shadow_stack) {
+SitesOfTarget plan_sites(std::span<const EnabledProbe> probes, std::size_t target,
+                         probes::ModuleCache& modules, Rendezvous rendezvous,
+                         probes::ShadowStack shadow_stack) {
   SitesOfTarget sites;
   sites.rendezvous_probe = static_cast<std::uint32_t>(probes.size());
   std::vector<probes::WantedProbe> wanted;
   for (std::uint32_t i = 0; i < probes.size(); ++i) {
-    if (const PidPoint* point = pid_point(probes[i], target)) wanted.push_back({i, &point->function, point->kind});
+    if (const PidPoint* point = pid_point(probes[i], target))
+      wanted.push_back({i, &point->function, point->kind});
   }
   if (!wanted.empty() && rendezvous == Rendezvous::kInclude) {
     sites.rendezvous = rendezvous_functions(modules);
@@ -138,16 +145,18 @@ SitesOfTarget plan_sites(std::span<const EnabledProbe> probes, std::size_t targe
     }
   }
   sites.plans = probes::plan_probes(modules, wanted, shadow_stack);
-  const std::size_t refused = std::erase_if(sites.plans.refused, [&](const probes::RefusedPlace& place) {
-    return place.probe == sites.rendezvous_probe;
-  });
+  const std::size_t refused = std::erase_if(
+      sites.plans.refused,
+      [&](const probes::RefusedPlace& place) { return place.probe == sites.rendezvous_probe; });
   sites.execs_told = refused == 0 && !sites.rendezvous.empty();
   return sites;
 }
 
-Result<TargetProgram> build_target_program(const plan::Program& program, const plan::Options& options,
+Result<TargetProgram> build_target_program(const plan::Program& program,
+                                           const plan::Options& options,
                                            std::span<const EnabledProbe> probes, std::size_t target,
-                                           SitesOfTarget sites, std::size_t threads, std::string_view execname) {
+                                           SitesOfTarget sites, std::size_t threads,
+                                           std::string_view execname) {
   TargetProgram built{{}, std::move(sites), {}, {}, {}, StringTable(program), 0};
   built.bindings.resize(std::size_t{built.sites.rendezvous_probe} + 1);
   BodySet bodies;
@@ -178,7 +187,8 @@ Result<TargetProgram> build_target_program(const plan::Program& program, const p
     site.function += strings;
     site.name += strings;
   }
-  std::vector<isa::OffsetRange> code{{built.object.code.offset, built.object.code.offset + built.object.code.size}};
+  std::vector<isa::OffsetRange> code{
+      {built.object.code.offset, built.object.code.offset + built.object.code.size}};
   if (!built.sites.rendezvous.empty()) {
     built.bindings[built.sites.rendezvous_probe].body = append_rendezvous(built.object, code);
     built.object.entries.push_back(built.bindings[built.sites.rendezvous_probe].body);
@@ -198,7 +208,8 @@ void bind_addresses(TargetProgram& target, RemoteAddr arena, RemoteAddr alive) {
 void fill_arena(const TargetProgram& target, std::span<std::byte> arena) {
   auto* bytes = reinterpret_cast<unsigned char*>(arena.data());
   wire::initialize(bytes, target.layout);
-  std::memcpy(bytes + target.layout.strings, target.strings.bytes().data(), target.strings.bytes().size());
+  std::memcpy(bytes + target.layout.strings, target.strings.bytes().data(),
+              target.strings.bytes().size());
   auto* header = reinterpret_cast<wire::Header*>(bytes);
   header->execname = static_cast<std::uint32_t>(target.layout.strings) + target.execname;
 }

@@ -1,4 +1,5 @@
-// What a program becomes for one traced process: sites, bodies, the arena's layout and its contents.
+// What a program becomes for one traced process: sites, bodies, the arena's layout and its
+// contents.
 
 #pragma once
 
@@ -39,8 +40,8 @@ class StringTable {
 struct SitesOfTarget {
   probes::SitePlans plans;
   std::deque<probes::MatchedFunction> rendezvous;  // the plans refer to them
-  std::uint32_t rendezvous_probe = 0;              // the index that stands for it, behind those of all probes
-  bool execs_told = false;                         // every function of the rendezvous has its site
+  std::uint32_t rendezvous_probe = 0;  // the index that stands for it, behind those of all probes
+  bool execs_told = false;             // every function of the rendezvous has its site
 };
 
 struct TargetProgram {
@@ -48,7 +49,8 @@ struct TargetProgram {
   SitesOfTarget sites;
   wire::Layout layout{};
   codegen::ObjectCode object;
-  std::vector<probes::ProbeBinding> bindings;  // by the session's index, then the rendezvous; see bind_addresses
+  std::vector<probes::ProbeBinding>
+      bindings;  // by the session's index, then the rendezvous; see bind_addresses
   StringTable strings;
   std::uint32_t execname = 0;  // offset in the strings
 };
@@ -56,19 +58,23 @@ struct TargetProgram {
 enum class Rendezvous : std::uint8_t { kLeaveOut, kInclude };
 
 // Plans the sites of process number `target`. `probes` are all of the session's.
-SitesOfTarget plan_sites(std::span<const EnabledProbe> probes, std::size_t target, probes::ModuleCache& modules,
-                         Rendezvous rendezvous, probes::ShadowStack shadow_stack);
+SitesOfTarget plan_sites(std::span<const EnabledProbe> probes, std::size_t target,
+                         probes::ModuleCache& modules, Rendezvous rendezvous,
+                         probes::ShadowStack shadow_stack);
 
-// Lays out, compiles and verifies. `threads`: how many the process has. Errors: kUnsupported (a body that cannot be
-// compiled, sizes beyond the limits), kInternal.
-Result<TargetProgram> build_target_program(const plan::Program& program, const plan::Options& options,
+// Lays out, compiles and verifies. `threads`: how many the process has. Errors: kUnsupported (a
+// body that cannot be compiled, sizes beyond the limits), kInternal.
+Result<TargetProgram> build_target_program(const plan::Program& program,
+                                           const plan::Options& options,
                                            std::span<const EnabledProbe> probes, std::size_t target,
-                                           SitesOfTarget sites, std::size_t threads, std::string_view execname);
+                                           SitesOfTarget sites, std::size_t threads,
+                                           std::string_view execname);
 
 // Fills in the addresses that are known once the arena is mapped.
 void bind_addresses(TargetProgram& target, RemoteAddr arena, RemoteAddr alive);
 
-// Makes the fresh arena ready: header (but for what Tracee::fill_header and the clock add), chunk pool, strings.
+// Makes the fresh arena ready: header (but for what Tracee::fill_header and the clock add), chunk
+// pool, strings.
 void fill_arena(const TargetProgram& target, std::span<std::byte> arena);
 
 }  // namespace trapline::session

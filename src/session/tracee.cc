@@ -22,10 +22,12 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A site that a thread is in the midst of, and code that a thread is in, are looked at again this often.
+// A site that a thread is in the midst of, and code that a thread is in, are looked at again this
+// often.
 constexpr int kTries = 50;
 constexpr milliseconds kLongestPause{20};
-// A process that said that it is about to execute, and does not (no such file), is let go of again after this.
+// A process that said that it is about to execute, and does not (no such file), is let go of again
+// after this.
 constexpr milliseconds kExecPatience{1000};
 constexpr milliseconds kLoadTimeout{30000};
 // How much text is compared with its file while the process is stopped.
@@ -50,7 +52,8 @@ symbols::MapEntry to_map_entry(const target::Mapping& m) {
   entry.writable = m.writable;
   entry.executable = m.executable;
   entry.device_major = static_cast<std::uint32_t>(m.device >> 8 & 0xfff);
-  entry.device_minor = static_cast<std::uint32_t>(m.device & 0xff) | static_cast<std::uint32_t>(m.device >> 12 & 0xfff00);
+  entry.device_minor = static_cast<std::uint32_t>(m.device & 0xff) |
+                       static_cast<std::uint32_t>(m.device >> 12 & 0xfff00);
   entry.inode = m.inode;
   entry.path = m.deleted ? m.path + " (deleted)" : m.path;
   return entry;
@@ -148,8 +151,11 @@ Result<> Tracee::load() {
   options.root_prefix = fmt::format("/proc/{}/root", pid_.value);
   options.map_files = fmt::format("/proc/{}/map_files", pid_.value);
   if (const auto path = target::executable_path(pid_)) options.executable = *path;
-  options.memory = [memory = memory_](RemoteAddr from, std::span<std::byte> into) { return memory->read(from, into); };
-  modules_ = std::make_unique<probes::ModuleCache>(symbols::read_modules(entries, options), options.memory);
+  options.memory = [memory = memory_](RemoteAddr from, std::span<std::byte> into) {
+    return memory->read(from, into);
+  };
+  modules_ = std::make_unique<probes::ModuleCache>(symbols::read_modules(entries, options),
+                                                   options.memory);
   return {};
 }
 
@@ -166,7 +172,8 @@ Result<> Tracee::reserve(const wire::Layout& layout, const probes::SitePlans& pl
     for (const auto& thread : pointers.threads) {
       if (thread.pointer.value() != 0 && !thread.self_pointer) {
         return Error(ErrorCode::kUnsupported,
-                     "its threads keep no thread pointer as the C library does (a pure Go program?): not offered yet");
+                     "its threads keep no thread pointer as the C library does (a pure Go "
+                     "program?): not offered yet");
       }
     }
     tid_offset_ = pointers.tid_offset;
@@ -184,8 +191,8 @@ Result<> Tracee::reserve(const wire::Layout& layout, const probes::SitePlans& pl
   });
 }
 
-// A process may have forbidden itself to read the time-stamp counter (prctl PR_SET_TSC): rdtsc would end it. The answer is
-// written to the arena, which is still empty.
+// A process may have forbidden itself to read the time-stamp counter (prctl PR_SET_TSC): rdtsc
+// would end it. The answer is written to the arena, which is still empty.
 Result<bool> Tracee::counter_allowed(target::RemoteCalls& calls) {
   TL_TRY(calls.call("prctl", SYS_prctl, PR_GET_TSC, arena_->remote().value(), 0, 0, 0));
   std::uint32_t answer = 0;
@@ -194,9 +201,13 @@ Result<bool> Tracee::counter_allowed(target::RemoteCalls& calls) {
   return answer == PR_TSC_ENABLE;
 }
 
-std::span<std::byte> Tracee::arena() const { return arena_ ? arena_->local() : std::span<std::byte>{}; }
+std::span<std::byte> Tracee::arena() const {
+  return arena_ ? arena_->local() : std::span<std::byte>{};
+}
 RemoteAddr Tracee::arena_address() const { return arena_ ? arena_->remote() : RemoteAddr{}; }
-RemoteAddr Tracee::alive_address() const { return fork_page_ ? fork_page_->address() : RemoteAddr{}; }
+RemoteAddr Tracee::alive_address() const {
+  return fork_page_ ? fork_page_->address() : RemoteAddr{};
+}
 
 void Tracee::fill_header(wire::Header& header) const {
   header.pid = pid_.value;
@@ -256,15 +267,16 @@ void Tracee::deactivate() {
 
 Result<> Tracee::end_early() {
   const bool was_attached = attachment() != nullptr;
-  const Result<> looked = while_stopped("end early mode", [&](target::StoppedProcess& process) -> Result<> {
-    TL_TRY_ASSIGN(const target::ThreadPointers pointers, target::read_thread_pointers(process));
-    if (!pointers.all_ready()) return {};
-    auto* header = reinterpret_cast<wire::Header*>(arena_->local().data());
-    __atomic_store_n(&header->tid_offset, pointers.tid_offset, __ATOMIC_RELEASE);
-    __atomic_fetch_and(&header->state, ~wire::kEarly, __ATOMIC_ACQ_REL);
-    early_ = false;
-    return {};
-  });
+  const Result<> looked =
+      while_stopped("end early mode", [&](target::StoppedProcess& process) -> Result<> {
+        TL_TRY_ASSIGN(const target::ThreadPointers pointers, target::read_thread_pointers(process));
+        if (!pointers.all_ready()) return {};
+        auto* header = reinterpret_cast<wire::Header*>(arena_->local().data());
+        __atomic_store_n(&header->tid_offset, pointers.tid_offset, __ATOMIC_RELEASE);
+        __atomic_fetch_and(&header->state, ~wire::kEarly, __ATOMIC_ACQ_REL);
+        early_ = false;
+        return {};
+      });
   if (!was_attached) (void)let_go();
   if (!looked && is_gone(looked.error())) return {};
   return looked;
@@ -279,14 +291,16 @@ Result<Happening> Tracee::look() {
   if (::poll(&exit, 1, 0) > 0) {
     ended_ = true;
     if (launched_) {
-      if (const auto status = launched_->wait_exit(milliseconds(0)); status && *status) exit_status_ = **status;
+      if (const auto status = launched_->wait_exit(milliseconds(0)); status && *status)
+        exit_status_ = **status;
     }
     return Happening::kExited;
   }
   TL_TRY(answer_exec_request());
   if (attachment() != nullptr) return take_events();
   const auto stat = target::read_stat(pid_);
-  if (stat && !stat->is_dead() && stat->start_code.value() != 0 && stat->start_code != start_code_) {
+  if (stat && !stat->is_dead() && stat->start_code.value() != 0 &&
+      stat->start_code != start_code_) {
     start_code_ = stat->start_code;
     return Happening::kExecuted;
   }
@@ -296,7 +310,8 @@ Result<Happening> Tracee::look() {
 // Of an attached process: its signals and threads are seen to, and an exec or its end is told.
 Result<Happening> Tracee::take_events() {
   for (;;) {
-    TL_TRY_ASSIGN(const std::optional<target::Event> event, attachment()->wait_event(milliseconds(0)));
+    TL_TRY_ASSIGN(const std::optional<target::Event> event,
+                  attachment()->wait_event(milliseconds(0)));
     if (!event) break;
     switch (event->kind) {
       case target::Event::Kind::kExit:
@@ -307,8 +322,11 @@ Result<Happening> Tracee::take_events() {
         at_exec_ = true;
         exec_deadline_.reset();
         return Happening::kExecuted;
-      case target::Event::Kind::kTrap: TL_TRY(attachment()->resume(event->tid, SIGTRAP)); break;
-      default: break;
+      case target::Event::Kind::kTrap:
+        TL_TRY(attachment()->resume(event->tid, SIGTRAP));
+        break;
+      default:
+        break;
     }
   }
   if (exec_deadline_ && std::chrono::steady_clock::now() > *exec_deadline_) {
@@ -318,7 +336,8 @@ Result<Happening> Tracee::take_events() {
   return Happening::kNothing;
 }
 
-// The other half of the rendezvous: 1. seize, so that the exec stops the process; 2. let the waiting thread go on.
+// The other half of the rendezvous: 1. seize, so that the exec stops the process; 2. let the
+// waiting thread go on.
 Result<> Tracee::answer_exec_request() {
   if (!arena_ || !active_) return {};
   auto* request = &reinterpret_cast<wire::Header*>(arena_->local().data())->exec_request;
@@ -361,8 +380,9 @@ Result<> Tracee::release_all(std::vector<std::string>& left) {
     return {};
   }));
   if (foreign != 0) {
-    left.push_back(fmt::format("{} site{} of pid {} patched over by somebody else: left as they are, switched off", foreign,
-                               foreign == 1 ? " was" : "s were", pid_.value));
+    left.push_back(fmt::format(
+        "{} site{} of pid {} patched over by somebody else: left as they are, switched off",
+        foreign, foreign == 1 ? " was" : "s were", pid_.value));
     return {};
   }
   for (int n = 0; n < kTries && !clean; ++n) {
@@ -379,12 +399,14 @@ Result<> Tracee::release_all(std::vector<std::string>& left) {
   }
   if (clean) give_text_back();
   if (!clean) {
-    left.push_back(fmt::format("a thread of pid {} is still in code of ours: it stays mapped, unused", pid_.value));
+    left.push_back(fmt::format(
+        "a thread of pid {} is still in code of ours: it stays mapped, unused", pid_.value));
   }
   return {};
 }
 
-// The private copies of text pages, in short stops of their own. Only memory is at stake: failures change nothing.
+// The private copies of text pages, in short stops of their own. Only memory is at stake: failures
+// change nothing.
 void Tracee::give_text_back() {
   const std::vector<target::AddressRange> parts = installation_->text_pages(kTextPerPart);
   for (std::size_t first = 0; first < parts.size(); first += kPartsPerStop) {

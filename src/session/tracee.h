@@ -1,18 +1,20 @@
 // One traced process, from being found or started to being left as it was.
 //
 // The steps, in order:
-//   attach() or launch()   nothing is changed yet; a launched command is stopped before its first instruction
-//   load()                 its modules are read; a launched command is run to its entry point first
-//   reserve()              stopped: arena, fork page and code regions are mapped
+//   attach() or launch()   nothing is changed yet; a launched command is stopped before its first
+//   instruction load()                 its modules are read; a launched command is run to its entry
+//   point first reserve()              stopped: arena, fork page and code regions are mapped
 //   prepare()              running: trampolines are written to the regions
 //   arm()                  stopped: the jumps are written; the process runs on
 //   activate()             bodies begin to count
 //   deactivate()           they cease to
-//   disarm()               stopped: the original bytes are put back; then all that was mapped is unmapped
+//   disarm()               stopped: the original bytes are put back; then all that was mapped is
+//   unmapped
 //
-// After arm() a process is let go of and runs alone. That it executes another program it tells by its rendezvous (see
-// probes/rendezvous.h); a launched one that has none stays attached instead, so that the exec is seen before its new image
-// runs. A process that ends at any moment is no error: ended() tells.
+// After arm() a process is let go of and runs alone. That it executes another program it tells by
+// its rendezvous (see probes/rendezvous.h); a launched one that has none stays attached instead, so
+// that the exec is seen before its new image runs. A process that ends at any moment is no error:
+// ended() tells.
 
 #pragma once
 
@@ -72,8 +74,10 @@ class Tracee {
   std::size_t thread_count() const;
 
   // `plans` and `object` outlive the tracee's probes. Errors: kTargetGone and what the parts say.
-  Result<> reserve(const wire::Layout& layout, const probes::SitePlans& plans, std::span<const std::byte> object);
-  std::span<std::byte> arena() const;  // our mapping of it; stays readable after the process has ended
+  Result<> reserve(const wire::Layout& layout, const probes::SitePlans& plans,
+                   std::span<const std::byte> object);
+  std::span<std::byte> arena()
+      const;  // our mapping of it; stays readable after the process has ended
   RemoteAddr arena_address() const;
   RemoteAddr alive_address() const;
   // In the header: pid, ids, thread-id offset, state EARLY. The clock and names are the session's.
@@ -86,13 +90,14 @@ class Tracee {
   // `told`: the process has a rendezvous.
   void activate(ExecsTold told);
   void deactivate();
-  // True: a thread had no thread pointer when the process was armed (a static program's first instructions), so its
-  // bodies ask the kernel who they are. end_early() looks whether that is over.
+  // True: a thread had no thread pointer when the process was armed (a static program's first
+  // instructions), so its bodies ask the kernel who they are. end_early() looks whether that is
+  // over.
   bool early() const { return early_ && active_; }
   Result<> end_early();
 
-  // What happened since the last call: the end of the process, or an exec. If it is held() then, it is stopped at the
-  // new image's start; else that runs already. load() is next.
+  // What happened since the last call: the end of the process, or an exec. If it is held() then, it
+  // is stopped at the new image's start; else that runs already. load() is next.
   Result<Happening> look();
   bool held() const { return at_exec_; }
   // It has told that it is about to execute, and has not done so yet: look() again soon.
@@ -100,7 +105,8 @@ class Tracee {
   // Readable when look() has something to tell; -1: only looking tells.
   int event_fd() const;
 
-  // Restores the process. The texts say what could not be taken back and why; empty: it is as it was.
+  // Restores the process. The texts say what could not be taken back and why; empty: it is as it
+  // was.
   Result<std::vector<std::string>> disarm();
   // Ends a launched command; no-op for others.
   void kill_launched();
@@ -129,10 +135,11 @@ class Tracee {
 
   Pid pid_;
   std::optional<target::LaunchedProcess> launched_;
-  bool launch_attached_ = false;                    // launched_'s attachment still holds the process
-  std::optional<target::Attachment> attachment_;    // one of our own; only while it is needed
-  std::optional<target::StoppedProcess> held_;      // from load() to activate(), of a process that was at_exec_
-  bool at_exec_ = false;                            // stopped at an exec event
+  bool launch_attached_ = false;                  // launched_'s attachment still holds the process
+  std::optional<target::Attachment> attachment_;  // one of our own; only while it is needed
+  std::optional<target::StoppedProcess>
+      held_;              // from load() to activate(), of a process that was at_exec_
+  bool at_exec_ = false;  // stopped at an exec event
   std::optional<std::chrono::steady_clock::time_point> exec_deadline_;
   std::unique_ptr<probes::ModuleCache> modules_;
   std::shared_ptr<target::Memory> memory_;  // of the present image

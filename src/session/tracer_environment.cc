@@ -16,7 +16,8 @@ namespace {
 std::uint64_t thread_cpu_ns() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(now.tv_nsec);
 }
 
 std::uint32_t current_cpu() {
@@ -38,48 +39,72 @@ TracerEnvironment::TracerEnvironment(const plan::Program& program, std::span<std
       execname_("trapline") {}
 
 interp::Outcome TracerEnvironment::fire(std::uint32_t probe, const plan::ProbeName& name,
-                                        std::span<const std::uint32_t> clauses, const Arguments& arguments) {
+                                        std::span<const std::uint32_t> clauses,
+                                        const Arguments& arguments) {
   probe_ = probe;
   name_ = &name;
   arguments_ = arguments;
   return interp::run_firing(program_, clauses, *this, this_area_);
 }
 
-std::vector<consume::Record> TracerEnvironment::take_records() { return std::exchange(records_, {}); }
+std::vector<consume::Record> TracerEnvironment::take_records() {
+  return std::exchange(records_, {});
+}
 
-std::uint64_t TracerEnvironment::argument(unsigned n) { return n < arguments_.size() ? arguments_[n] : 0; }
+std::uint64_t TracerEnvironment::argument(unsigned n) {
+  return n < arguments_.size() ? arguments_[n] : 0;
+}
 
 std::uint64_t TracerEnvironment::builtin(plan::Builtin which) {
   switch (which) {
-    case plan::Builtin::kPid: return static_cast<std::uint64_t>(getpid());
-    case plan::Builtin::kPpid: return static_cast<std::uint64_t>(getppid());
-    case plan::Builtin::kTid: return tid_;
-    case plan::Builtin::kUid: return getuid();
-    case plan::Builtin::kGid: return getgid();
-    case plan::Builtin::kCpu: return current_cpu();
-    case plan::Builtin::kProbeId: return name_->id;
-    case plan::Builtin::kTimestamp: return Clock::monotonic_ns();
-    case plan::Builtin::kWallTimestamp: return Clock::wall_ns();
-    case plan::Builtin::kVirtualTimestamp: return thread_cpu_ns();
-    default: return 0;
+    case plan::Builtin::kPid:
+      return static_cast<std::uint64_t>(getpid());
+    case plan::Builtin::kPpid:
+      return static_cast<std::uint64_t>(getppid());
+    case plan::Builtin::kTid:
+      return tid_;
+    case plan::Builtin::kUid:
+      return getuid();
+    case plan::Builtin::kGid:
+      return getgid();
+    case plan::Builtin::kCpu:
+      return current_cpu();
+    case plan::Builtin::kProbeId:
+      return name_->id;
+    case plan::Builtin::kTimestamp:
+      return Clock::monotonic_ns();
+    case plan::Builtin::kWallTimestamp:
+      return Clock::wall_ns();
+    case plan::Builtin::kVirtualTimestamp:
+      return thread_cpu_ns();
+    default:
+      return 0;
   }
 }
 
 std::string_view TracerEnvironment::builtin_string(plan::Builtin which) {
   switch (which) {
-    case plan::Builtin::kExecname: return execname_;
-    case plan::Builtin::kProbeProvider: return name_->provider;
-    case plan::Builtin::kProbeModule: return name_->module;
-    case plan::Builtin::kProbeFunction: return name_->function;
-    case plan::Builtin::kProbeName: return name_->name;
-    default: return {};
+    case plan::Builtin::kExecname:
+      return execname_;
+    case plan::Builtin::kProbeProvider:
+      return name_->provider;
+    case plan::Builtin::kProbeModule:
+      return name_->module;
+    case plan::Builtin::kProbeFunction:
+      return name_->function;
+    case plan::Builtin::kProbeName:
+      return name_->name;
+    default:
+      return {};
   }
 }
 
-std::span<std::byte> TracerEnvironment::self_area() { return std::as_writable_bytes(std::span(self_)); }
+std::span<std::byte> TracerEnvironment::self_area() {
+  return std::as_writable_bytes(std::span(self_));
+}
 
-void TracerEnvironment::aggregate(std::uint32_t aggregation, std::span<const std::uint64_t> key, std::int64_t value,
-                                  std::int64_t weight) {
+void TracerEnvironment::aggregate(std::uint32_t aggregation, std::span<const std::uint64_t> key,
+                                  std::int64_t value, std::int64_t weight) {
   if (!store_.update(aggregation, key, value, weight)) ++drops_.aggregation;
 }
 
@@ -99,7 +124,8 @@ void TracerEnvironment::fault(std::uint32_t clause, plan::Fault fault, std::uint
 // The record that carries the status says it all; see report.
 void TracerEnvironment::exit(std::int64_t) {}
 
-void TracerEnvironment::add_record(std::uint32_t clause, std::uint16_t kind, std::span<const std::byte> payload) {
+void TracerEnvironment::add_record(std::uint32_t clause, std::uint16_t kind,
+                                   std::span<const std::byte> payload) {
   consume::Record record;
   record.clause = clause;
   record.kind = kind;

@@ -1,8 +1,9 @@
 // Where BEGIN, END, ERROR and tick clauses run: in the tracer, by the reference evaluator.
 //
-// They share the globals of the traced process's arena with its bodies; their aggregations go straight into the store,
-// their records are collected here in the order of their firing. What a body sees of the running thread, such a clause
-// sees of the tracer's: pid, tid and execname are the tracer's own, as in DTrace.
+// They share the globals of the traced process's arena with its bodies; their aggregations go
+// straight into the store, their records are collected here in the order of their firing. What a
+// body sees of the running thread, such a clause sees of the tracer's: pid, tid and execname are
+// the tracer's own, as in DTrace.
 
 #pragma once
 
@@ -26,15 +27,17 @@ using TargetReader = std::function<bool(RemoteAddr, std::span<std::byte>)>;
 
 class TracerEnvironment final : public interp::Environment {
  public:
-  // All of them outlive the environment. `globals`: at least Program::globals_size bytes, 8-byte aligned.
+  // All of them outlive the environment. `globals`: at least Program::globals_size bytes, 8-byte
+  // aligned.
   TracerEnvironment(const plan::Program& program, std::span<std::byte> globals,
                     consume::AggregationStore& store, TargetReader reader);
 
   using Arguments = std::array<std::uint64_t, 10>;
 
-  // Fires `probe` (its index in the session, its name): runs `clauses` in order. Faults become fault records.
-  interp::Outcome fire(std::uint32_t probe, const plan::ProbeName& name, std::span<const std::uint32_t> clauses,
-                       const Arguments& arguments);
+  // Fires `probe` (its index in the session, its name): runs `clauses` in order. Faults become
+  // fault records.
+  interp::Outcome fire(std::uint32_t probe, const plan::ProbeName& name,
+                       std::span<const std::uint32_t> clauses, const Arguments& arguments);
 
   // After the globals have moved: another arena.
   void set_globals(std::span<std::byte> globals) { globals_ = globals; }
@@ -50,12 +53,15 @@ class TracerEnvironment final : public interp::Environment {
   std::span<std::byte> globals() override { return globals_; }
   std::span<std::byte> self_area() override;
   std::uint64_t thread_key() override { return tid_; }
-  bool read_target(RemoteAddr address, std::span<std::byte> out) override { return reader_(address, out); }
+  bool read_target(RemoteAddr address, std::span<std::byte> out) override {
+    return reader_(address, out);
+  }
   void aggregate(std::uint32_t aggregation, std::span<const std::uint64_t> key, std::int64_t value,
                  std::int64_t weight) override;
   bool reserve(std::uint32_t clause) override;
   void commit(std::uint32_t clause, std::span<const std::byte> payload) override;
-  void fault(std::uint32_t clause, plan::Fault fault, std::uint32_t instruction, std::uint64_t address) override;
+  void fault(std::uint32_t clause, plan::Fault fault, std::uint32_t instruction,
+             std::uint64_t address) override;
   void exit(std::int64_t status) override;
   void dynamic_drop() override { ++drops_.dynamic; }
   void aggregation_drop() override { ++drops_.aggregation; }

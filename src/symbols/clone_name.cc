@@ -1,8 +1,9 @@
 // The suffixes GCC and clang give to clones of a function, and demangling. See symbol_table.h.
 
+#include <cxxabi.h>
+
 #include <array>
 #include <cstdlib>
-#include <cxxabi.h>
 #include <memory>
 
 #include "symbols/symbol_table.h"

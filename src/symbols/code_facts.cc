@@ -1,8 +1,9 @@
 #include "symbols/code_facts.h"
 
+#include <elf.h>
+
 #include <algorithm>
 #include <array>
-#include <elf.h>
 #include <string_view>
 #include <unordered_map>
 
@@ -31,8 +32,9 @@ std::vector<AddressRange> plt_ranges(const ElfImage& image) {
   return out;
 }
 
-// struct rseq_cs { u32 version, flags; u64 start_ip, post_commit_offset, abort_ip; }. In position-independent
-// code the two addresses are relocated, and the file may hold zero where the relocation has the addend.
+// struct rseq_cs { u32 version, flags; u64 start_ip, post_commit_offset, abort_ip; }. In
+// position-independent code the two addresses are relocated, and the file may hold zero where the
+// relocation has the addend.
 std::vector<RseqSection> rseq_sections(const ElfImage& image) {
   std::vector<RseqSection> out;
   const Section* section = image.find_section("__rseq_cs");

@@ -1,12 +1,13 @@
 // Facts about a module's code that a patcher must know and that symbols do not tell.
 //
-// Problem: a jump laid over instructions must not cover a place that control reaches in another way: a landing
-// pad of an exception, the abort handler of a restartable sequence, a PLT stub.
-// Approach: .eh_frame's FDEs give the extent of every function with unwind information, and their LSDAs the landing
-// pads; `__rseq_cs` gives the restartable sequences; the section table gives the PLTs.
-// Limits: landing pads come from .eh_frame only (not .debug_frame), at most kMaxFrames FDEs; what could not be
-// decoded is counted in `undecoded`, so that a caller can be careful instead of wrong.
-// Sources: LSB "Exception Frames"; Itanium C++ ABI exception tables (LSDA); x86-64 psABI 4.2.4; rseq(2).
+// Problem: a jump laid over instructions must not cover a place that control reaches in another
+// way: a landing pad of an exception, the abort handler of a restartable sequence, a PLT stub.
+// Approach: .eh_frame's FDEs give the extent of every function with unwind information, and their
+// LSDAs the landing pads; `__rseq_cs` gives the restartable sequences; the section table gives the
+// PLTs. Limits: landing pads come from .eh_frame only (not .debug_frame), at most kMaxFrames FDEs;
+// what could not be decoded is counted in `undecoded`, so that a caller can be careful instead of
+// wrong. Sources: LSB "Exception Frames"; Itanium C++ ABI exception tables (LSDA); x86-64
+// psABI 4.2.4; rseq(2).
 
 #pragma once
 
@@ -25,9 +26,10 @@ struct RseqSection {
 };
 
 struct ExceptionFrames {
-  std::vector<AddressRange> functions;  // the FDEs' ranges, ascending; one function may have several (.cold)
-  std::vector<LinkAddr> landing_pads;   // ascending, no duplicates
-  std::uint64_t undecoded = 0;          // FDEs or LSDAs that could not be read
+  std::vector<AddressRange>
+      functions;  // the FDEs' ranges, ascending; one function may have several (.cold)
+  std::vector<LinkAddr> landing_pads;  // ascending, no duplicates
+  std::uint64_t undecoded = 0;         // FDEs or LSDAs that could not be read
 };
 
 struct CodeFacts {

@@ -1,13 +1,12 @@
 #include "symbols/code_facts.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <dlfcn.h>
 #include <dwarf.h>
 #include <elfutils/libdw.h>
 #include <fcntl.h>
 #include <gelf.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include "symbols/symbol_table.h"

@@ -25,8 +25,9 @@ std::optional<std::uint64_t> count_by_sysv_hash(const ElfImage& image, LinkAddr 
   return chains ? std::optional<std::uint64_t>(*chains) : std::nullopt;
 }
 
-// The table holds no count: the last symbol is the end of the chain of the bucket that starts last. Symbols before
-// `symoffset`, the undefined ones, are not hashed. No hashed symbol: nothing is known.
+// The table holds no count: the last symbol is the end of the chain of the bucket that starts last.
+// Symbols before `symoffset`, the undefined ones, are not hashed. No hashed symbol: nothing is
+// known.
 std::optional<std::uint64_t> count_by_gnu_hash(const ElfImage& image, LinkAddr hash) {
   const auto buckets = load_at<std::uint32_t>(image, hash);
   const auto first = load_at<std::uint32_t>(image, hash + 4);

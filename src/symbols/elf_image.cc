@@ -1,9 +1,10 @@
 #include "symbols/elf_image.h"
 
+#include <elf.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <elf.h>
 
 #include "base/cursor.h"
 #include "symbols/image_source.h"
@@ -88,8 +89,7 @@ const Segment* ElfImage::State::segment_of(LinkAddr a) const {
 
 Result<std::span<const std::byte>> ElfImage::State::at(AddressRange range) const {
   const Segment* s = segment_of(range.begin);
-  if (s == nullptr || range.end < range.begin ||
-      range.begin - s->memory.begin > s->file_size ||
+  if (s == nullptr || range.end < range.begin || range.begin - s->memory.begin > s->file_size ||
       range.size() > s->file_size - (range.begin - s->memory.begin)) {
     return bad("an address range lies outside what the file loads");
   }
@@ -138,7 +138,8 @@ Result<> ElfImage::State::read_program_headers() {
   auto bytes = source.header_bytes(header.e_phoff, size);
   if (!bytes) return bad("truncated or corrupt: program headers lie outside the file");
   Cursor cursor(*bytes);
-  for (unsigned i = 0; i < header.e_phnum; ++i) program_headers.push_back(cursor.read<Elf64_Phdr>());
+  for (unsigned i = 0; i < header.e_phnum; ++i)
+    program_headers.push_back(cursor.read<Elf64_Phdr>());
   return {};
 }
 
@@ -187,7 +188,7 @@ void ElfImage::State::read_sections() {
   for (std::uint64_t i = 0; i < count; ++i) {
     const auto h = cursor.read<Elf64_Shdr>();
     const std::uint64_t end = h.sh_addr + h.sh_size;
-    Section section{{},       h.sh_type, h.sh_flags, LinkAddr(h.sh_addr), h.sh_offset,
+    Section section{{},        h.sh_type, h.sh_flags, LinkAddr(h.sh_addr), h.sh_offset,
                     h.sh_size, h.sh_link, h.sh_info,  h.sh_entsize};
     // A range that wraps around is of no use to anyone.
     if (end < h.sh_addr) section.size = 0;
@@ -236,7 +237,8 @@ void ElfImage::State::read_notes() {
 
 // In memory glibc adds the bias to the pointers of PT_DYNAMIC; musl and the vDSO do not.
 LinkAddr ElfImage::State::unrelocated(std::uint64_t pointer) const {
-  if (source.kind() != ImageSource::kProcessMemory || pointer < segments.back().memory.end.value()) {
+  if (source.kind() != ImageSource::kProcessMemory ||
+      pointer < segments.back().memory.end.value()) {
     return LinkAddr(pointer);
   }
   return LinkAddr(pointer - source.bias());
@@ -247,31 +249,72 @@ void ElfImage::State::take_dynamic(std::int64_t tag, std::uint64_t value,
                                    std::optional<std::uint64_t>& soname) {
   DynamicInfo& d = dynamic;
   switch (tag) {
-    case DT_NEEDED: needed.push_back(value); break;
-    case DT_SONAME: soname = value; break;
-    case DT_SYMTAB: d.symtab = unrelocated(value); break;
-    case DT_STRTAB: d.strtab = unrelocated(value); break;
-    case DT_STRSZ: d.strtab_size = value; break;
-    case DT_VERSYM: d.versym = unrelocated(value); break;
-    case DT_VERNEED: d.verneed = unrelocated(value); break;
-    case DT_VERNEEDNUM: d.verneed_count = value; break;
-    case DT_VERDEF: d.verdef = unrelocated(value); break;
-    case DT_VERDEFNUM: d.verdef_count = value; break;
-    case DT_HASH: d.hash = unrelocated(value); break;
-    case DT_GNU_HASH: d.gnu_hash = unrelocated(value); break;
-    case DT_RELA: d.rela = unrelocated(value); break;
-    case DT_RELASZ: d.rela_size = value; break;
-    case DT_JMPREL: d.jmprel = unrelocated(value); break;
-    case DT_PLTRELSZ: d.jmprel_size = value; break;
-    case DT_RELR: d.relr = unrelocated(value); break;
-    case DT_RELRSZ: d.relr_size = value; break;
-    case DT_BIND_NOW: d.bind_now = true; break;
-    case DT_FLAGS: d.bind_now |= (value & DF_BIND_NOW) != 0; break;
+    case DT_NEEDED:
+      needed.push_back(value);
+      break;
+    case DT_SONAME:
+      soname = value;
+      break;
+    case DT_SYMTAB:
+      d.symtab = unrelocated(value);
+      break;
+    case DT_STRTAB:
+      d.strtab = unrelocated(value);
+      break;
+    case DT_STRSZ:
+      d.strtab_size = value;
+      break;
+    case DT_VERSYM:
+      d.versym = unrelocated(value);
+      break;
+    case DT_VERNEED:
+      d.verneed = unrelocated(value);
+      break;
+    case DT_VERNEEDNUM:
+      d.verneed_count = value;
+      break;
+    case DT_VERDEF:
+      d.verdef = unrelocated(value);
+      break;
+    case DT_VERDEFNUM:
+      d.verdef_count = value;
+      break;
+    case DT_HASH:
+      d.hash = unrelocated(value);
+      break;
+    case DT_GNU_HASH:
+      d.gnu_hash = unrelocated(value);
+      break;
+    case DT_RELA:
+      d.rela = unrelocated(value);
+      break;
+    case DT_RELASZ:
+      d.rela_size = value;
+      break;
+    case DT_JMPREL:
+      d.jmprel = unrelocated(value);
+      break;
+    case DT_PLTRELSZ:
+      d.jmprel_size = value;
+      break;
+    case DT_RELR:
+      d.relr = unrelocated(value);
+      break;
+    case DT_RELRSZ:
+      d.relr_size = value;
+      break;
+    case DT_BIND_NOW:
+      d.bind_now = true;
+      break;
+    case DT_FLAGS:
+      d.bind_now |= (value & DF_BIND_NOW) != 0;
+      break;
     case DT_FLAGS_1:
       d.flags_1 = value;
       d.bind_now |= (value & DF_1_NOW) != 0;
       break;
-    default: break;
+    default:
+      break;
   }
 }
 
@@ -350,9 +393,9 @@ Result<ElfImage> ElfImage::debug_file_from_bytes(std::vector<std::byte> bytes, s
 }
 
 Result<ElfImage> ElfImage::from_memory(MemoryReader reader, RemoteAddr header, std::string name) {
-  return parse(std::make_unique<State>(ByteSource::from_memory(std::move(reader), header),
-                                       std::move(name)),
-               ProgramHeaders::kRead);
+  return parse(
+      std::make_unique<State>(ByteSource::from_memory(std::move(reader), header), std::move(name)),
+      ProgramHeaders::kRead);
 }
 
 const std::string& ElfImage::name() const { return state_->name; }
@@ -366,7 +409,8 @@ const DynamicInfo& ElfImage::dynamic() const { return state_->dynamic; }
 const std::optional<BuildId>& ElfImage::build_id() const { return state_->build_id; }
 const Segment* ElfImage::segment_of(LinkAddr a) const { return state_->segment_of(a); }
 
-// libc.so.6 can be run, so it has an interpreter; its SONAME says that it is a library all the same.
+// libc.so.6 can be run, so it has an interpreter; its SONAME says that it is a library all the
+// same.
 ImageKind ElfImage::kind() const {
   if (state_->header.e_type == ET_EXEC) return ImageKind::kFixedExecutable;
   const bool pie = (state_->dynamic.flags_1 & DF_1_PIE) != 0 ||

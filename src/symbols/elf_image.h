@@ -1,14 +1,14 @@
 // One ELF file, or one loaded object, as read-only facts at link addresses.
 //
-// Problem: a tracer reads the files of processes it does not control. They may be truncated, corrupt, replaced
-// while we read, or gone, in which case only what is mapped into the process is left.
-// Approach: nothing is mapped. Headers are read when the image is opened, the rest with pread() when asked for,
-// and kept; a file that shrinks gives an error, never a SIGBUS. The same class serves three sources: a file, bytes in
-// memory (the vDSO), and a process's memory seen through a reader (no section headers: program headers and
-// PT_DYNAMIC only). Every offset is checked against the source's size.
-// Limits: ELF64, little endian, x86-64; others are a clear error. Images are immutable but cache what they
-// read, so one image belongs to one thread at a time.
-// Sources: System V ABI (gABI) chapters 4 and 5; x86-64 psABI.
+// Problem: a tracer reads the files of processes it does not control. They may be truncated,
+// corrupt, replaced while we read, or gone, in which case only what is mapped into the process is
+// left. Approach: nothing is mapped. Headers are read when the image is opened, the rest with
+// pread() when asked for, and kept; a file that shrinks gives an error, never a SIGBUS. The same
+// class serves three sources: a file, bytes in memory (the vDSO), and a process's memory seen
+// through a reader (no section headers: program headers and PT_DYNAMIC only). Every offset is
+// checked against the source's size. Limits: ELF64, little endian, x86-64; others are a clear
+// error. Images are immutable but cache what they read, so one image belongs to one thread at a
+// time. Sources: System V ABI (gABI) chapters 4 and 5; x86-64 psABI.
 
 #pragma once
 
@@ -94,7 +94,8 @@ struct BuildId {
   bool operator==(const BuildId&) const = default;
 };
 
-// What PT_DYNAMIC says. Addresses are link addresses also when the loader has relocated them in memory.
+// What PT_DYNAMIC says. Addresses are link addresses also when the loader has relocated them in
+// memory.
 struct DynamicInfo {
   bool present = false;
   std::string_view soname;  // empty: none
@@ -109,18 +110,19 @@ struct DynamicInfo {
 
 class ElfImage {
  public:
-  // kNotFound/kOs: cannot be opened. kUnsupported: ELF, but 32-bit, big endian, another machine, or not a program.
-  // kBadInput: not ELF, truncated or corrupt. Texts name the file.
+  // kNotFound/kOs: cannot be opened. kUnsupported: ELF, but 32-bit, big endian, another machine, or
+  // not a program. kBadInput: not ELF, truncated or corrupt. Texts name the file.
   static Result<ElfImage> open(const std::string& path);
   static Result<ElfImage> from_fd(Fd fd, std::string name);
   // Bytes in the file's layout; the vDSO's memory has it.
   static Result<ElfImage> from_bytes(std::vector<std::byte> bytes, std::string name);
-  // A file of separate debug information: its program headers describe another file's contents and are ignored, so
-  // that only sections, the build-id and the machine are known. Accepts what open() does.
+  // A file of separate debug information: its program headers describe another file's contents and
+  // are ignored, so that only sections, the build-id and the machine are known. Accepts what open()
+  // does.
   static Result<ElfImage> open_debug_file(const std::string& path);
   static Result<ElfImage> debug_file_from_bytes(std::vector<std::byte> bytes, std::string name);
-  // An object already loaded, `header` being where its ELF header is mapped. The image's link addresses
-  // are as in the file; `memory_bias()` is what was added.
+  // An object already loaded, `header` being where its ELF header is mapped. The image's link
+  // addresses are as in the file; `memory_bias()` is what was added.
   static Result<ElfImage> from_memory(MemoryReader reader, RemoteAddr header, std::string name);
 
   ElfImage(ElfImage&&) noexcept;
@@ -142,14 +144,17 @@ class ElfImage {
   std::vector<AddressRange> text_ranges() const;
   std::optional<AddressRange> eh_frame_hdr() const;  // PT_GNU_EH_FRAME
   const Segment* segment_of(LinkAddr address) const;
-  // The ranges that hold code: executable sections, or, without section headers, executable segments.
+  // The ranges that hold code: executable sections, or, without section headers, executable
+  // segments.
   std::vector<AddressRange> code_ranges() const;
 
-  // Sections; empty when headers were stripped, are unreadable, or the source is a process's memory.
+  // Sections; empty when headers were stripped, are unreadable, or the source is a process's
+  // memory.
   const std::vector<Section>& sections() const;
   const Section* find_section(std::string_view name) const;
 
-  // The bytes loaded at a range, which must lie within one PT_LOAD's file part. The span lives as long as the image.
+  // The bytes loaded at a range, which must lie within one PT_LOAD's file part. The span lives as
+  // long as the image.
   Result<std::span<const std::byte>> bytes_at(AddressRange range) const;
   // A section's bytes as in the file (compressed sections stay compressed). SHT_NOBITS: an error.
   Result<std::span<const std::byte>> section_bytes(const Section& section) const;
@@ -163,7 +168,8 @@ class ElfImage {
 
   // Go binaries (own stacks, own calling convention, no fs:0 convention) need other care.
   bool is_go() const;
-  // Neither .symtab nor .gnu_debugdata of its own. (A separate debug file may still supply symbols: SymbolTable tells.)
+  // Neither .symtab nor .gnu_debugdata of its own. (A separate debug file may still supply symbols:
+  // SymbolTable tells.)
   bool is_stripped() const;
 
  private:

@@ -19,9 +19,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-ErrorCode code_of(const Result<ElfImage>& r) {
-  return r ? ErrorCode::kInternal : r.error().code();
-}
+ErrorCode code_of(const Result<ElfImage>& r) { return r ? ErrorCode::kInternal : r.error().code(); }
 
 TEST(ElfImage, KindsOfPrograms) {
   const auto pie = ElfImage::open(fixture("program_pie"));
@@ -185,7 +183,8 @@ TEST(ElfImage, NoFlippedBitsMakeItCrash) {
     auto bytes = good;
     for (int k = 0; k < 6; ++k) {
       const auto& [begin, end] = places[random() % places.size()];
-      bytes[begin + random() % (end - begin)] ^= std::byte{static_cast<unsigned char>(1U << random() % 8)};
+      bytes[begin + random() % (end - begin)] ^=
+          std::byte{static_cast<unsigned char>(1U << random() % 8)};
     }
     sum += exercise_bytes(bytes);
   }

@@ -11,7 +11,8 @@
 namespace trapline::symbols {
 namespace {
 
-// DW_EH_PE_*: how a pointer is written (low nibble), what it is relative to, and whether it points to the pointer.
+// DW_EH_PE_*: how a pointer is written (low nibble), what it is relative to, and whether it points
+// to the pointer.
 constexpr std::uint8_t kOmit = 0xff;
 constexpr std::uint8_t kFormatMask = 0x0f;
 constexpr std::uint8_t kRelativeMask = 0x70;
@@ -55,16 +56,35 @@ std::uint64_t sign_extended(T value) {
 std::optional<std::uint64_t> read_raw(Cursor& c, std::uint8_t encoding) {
   std::uint64_t value = 0;
   switch (encoding & kFormatMask) {
-    case 0x00: value = c.read<std::uint64_t>(); break;
-    case 0x01: value = read_uleb(c); break;
-    case 0x02: value = c.read<std::uint16_t>(); break;
-    case 0x03: value = c.read<std::uint32_t>(); break;
-    case 0x04: value = c.read<std::uint64_t>(); break;
-    case 0x09: value = read_sleb(c); break;
-    case 0x0a: value = sign_extended(c.read<std::int16_t>()); break;
-    case 0x0b: value = sign_extended(c.read<std::int32_t>()); break;
-    case 0x0c: value = c.read<std::uint64_t>(); break;
-    default: return std::nullopt;
+    case 0x00:
+      value = c.read<std::uint64_t>();
+      break;
+    case 0x01:
+      value = read_uleb(c);
+      break;
+    case 0x02:
+      value = c.read<std::uint16_t>();
+      break;
+    case 0x03:
+      value = c.read<std::uint32_t>();
+      break;
+    case 0x04:
+      value = c.read<std::uint64_t>();
+      break;
+    case 0x09:
+      value = read_sleb(c);
+      break;
+    case 0x0a:
+      value = sign_extended(c.read<std::int16_t>());
+      break;
+    case 0x0b:
+      value = sign_extended(c.read<std::int32_t>());
+      break;
+    case 0x0c:
+      value = c.read<std::uint64_t>();
+      break;
+    default:
+      return std::nullopt;
   }
   if (c.failed()) return std::nullopt;
   return value;
@@ -84,10 +104,14 @@ std::optional<std::uint64_t> read_pointer(Cursor& c, const Region& region, std::
   if (!raw || (encoding & kIndirect) != 0) return std::nullopt;
   if (*raw == 0) return 0;
   switch (encoding & kRelativeMask) {
-    case 0: return *raw;
-    case kPcRelative: return place.value() + *raw;
-    case kFunctionRelative: return function.value() + *raw;
-    default: return std::nullopt;
+    case 0:
+      return *raw;
+    case kPcRelative:
+      return place.value() + *raw;
+    case kFunctionRelative:
+      return function.value() + *raw;
+    default:
+      return std::nullopt;
   }
 }
 

@@ -1,4 +1,5 @@
-// Reads everything that this folder can read of an ELF file: for the tests with damaged files and the fuzz target.
+// Reads everything that this folder can read of an ELF file: for the tests with damaged files and
+// the fuzz target.
 
 #pragma once
 

@@ -10,8 +10,7 @@ std::optional<AddressRange> function_range(const SymbolTable& symbols,
   for (const Symbol& s : named) {
     if (s.size > 0 && !s.size_guessed) return s.range();
   }
-  const auto frame =
-      std::ranges::lower_bound(frames.functions, address, {}, &AddressRange::begin);
+  const auto frame = std::ranges::lower_bound(frames.functions, address, {}, &AddressRange::begin);
   if (frame != frames.functions.end() && frame->begin == address) return *frame;
   for (const Symbol& s : named) {
     if (s.size > 0) return s.range();

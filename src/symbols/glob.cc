@@ -40,7 +40,8 @@ std::optional<unsigned char> set_member(std::string_view pattern, std::size_t& a
   return static_cast<unsigned char>(pattern[at++]);
 }
 
-// The set that opens at pattern[open] == '['; nullopt: it is never closed, so that the `[` is itself.
+// The set that opens at pattern[open] == '['; nullopt: it is never closed, so that the `[` is
+// itself.
 std::optional<SetMatch> match_set(std::string_view pattern, std::size_t open, unsigned char c) {
   std::size_t at = open + 1;
   const bool negated = at < pattern.size() && (pattern[at] == '!' || pattern[at] == '^');
@@ -69,7 +70,8 @@ std::optional<SetMatch> match_set(std::string_view pattern, std::size_t open, un
   }
 }
 
-// Matches one pattern element that is not `*` at `p` against c; 0: no match, else the element's length.
+// Matches one pattern element that is not `*` at `p` against c; 0: no match, else the element's
+// length.
 std::size_t match_one(std::string_view pattern, std::size_t p, char c) {
   switch (pattern[p]) {
     case '?':
@@ -113,7 +115,8 @@ bool general_match(std::string_view pattern, std::string_view text) {
   return p == pattern.size();
 }
 
-// The literal that a pattern of ordinary and escaped characters stands for; nullopt: it has other specials.
+// The literal that a pattern of ordinary and escaped characters stands for; nullopt: it has other
+// specials.
 std::optional<std::string> unescape(std::string_view pattern) {
   std::string out;
   for (std::size_t i = 0; i < pattern.size(); ++i) {

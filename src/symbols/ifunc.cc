@@ -93,7 +93,8 @@ class Chooser {
   }
 
   void look_into(const LoadedImage& module, const MemoryReader& memory) {
-    const bool is_definer = module.image == definer_.image && module.bias.value == definer_.bias.value;
+    const bool is_definer =
+        module.image == definer_.image && module.bias.value == definer_.bias.value;
     std::vector<GotSlot> slots = got_slots(*module.image);
     std::erase_if(slots, [&](const GotSlot& s) { return targets(s, is_definer).empty(); });
     const auto contents = read_slots(slots, module.bias, memory);
@@ -232,8 +233,9 @@ std::vector<IfuncChoice> choose_ifuncs(const LoadedImage& definer, const SymbolT
 
 namespace {
 
-// Reads the addresses that a piece of code takes. Looks at every byte, as instruction boundaries are not known
-// here: that a displacement read at a wrong place leads exactly to the start of a function is not to be expected.
+// Reads the addresses that a piece of code takes. Looks at every byte, as instruction boundaries
+// are not known here: that a displacement read at a wrong place leads exactly to the start of a
+// function is not to be expected.
 class AddressScan {
  public:
   AddressScan(const ElfImage& image, std::span<const std::byte> code, LinkAddr address)
@@ -243,7 +245,8 @@ class AddressScan {
     }
   }
 
-  // The functions that the code's byte `i` may start an instruction for; named ones by their symbol.
+  // The functions that the code's byte `i` may start an instruction for; named ones by their
+  // symbol.
   std::vector<LinkAddr> at(std::size_t i, const SymbolTable& symbols) const {
     std::vector<LinkAddr> out;
     if (i + 7 <= code_.size() && (byte(i) & 0xf8) == 0x48) {

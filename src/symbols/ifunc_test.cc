@@ -53,8 +53,9 @@ TEST(Ifunc, LibcsChoicesAreThoseOfTheDynamicLinker) {
   int candidates = 0;
   for (const IfuncChoice& c : choices) {
     const std::string name(c.name);
-    const void* truth = c.version.empty() ? ::dlsym(handle, name.c_str())
-                                          : ::dlvsym(handle, name.c_str(), std::string(c.version).c_str());
+    const void* truth = c.version.empty()
+                            ? ::dlsym(handle, name.c_str())
+                            : ::dlvsym(handle, name.c_str(), std::string(c.version).c_str());
     if (truth == nullptr) continue;
     const RemoteAddr expected(reinterpret_cast<std::uint64_t>(truth));
     if (c.certainty == IfuncCertainty::kBound) {
@@ -155,7 +156,8 @@ void expect_program_tells_the_same(const std::string& name) {
   if (table->containing(link) != nullptr) {
     EXPECT_EQ(length->implementations[0], printed) << name;
   }
-  const Symbol* implementation = table->containing(program->bias.to_link(length->implementations[0]));
+  const Symbol* implementation =
+      table->containing(program->bias.to_link(length->implementations[0]));
   ASSERT_NE(implementation, nullptr);
   EXPECT_THAT(std::string(implementation->name), ::testing::HasSubstr("strlen")) << name;
 }

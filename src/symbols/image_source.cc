@@ -1,10 +1,11 @@
 #include "symbols/image_source.h"
 
-#include <algorithm>
 #include <fcntl.h>
-#include <limits>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <algorithm>
+#include <limits>
 
 namespace trapline::symbols {
 namespace {
@@ -19,8 +20,8 @@ Error outside() {
 Result<> read_file(int fd, std::uint64_t offset, std::span<std::byte> into) {
   std::size_t done = 0;
   while (done < into.size()) {
-    const ssize_t n = ::pread(fd, into.data() + done, into.size() - done,
-                              static_cast<off_t>(offset + done));
+    const ssize_t n =
+        ::pread(fd, into.data() + done, into.size() - done, static_cast<off_t>(offset + done));
     if (n > 0) {
       done += static_cast<std::size_t>(n);
     } else if (n == 0) {
@@ -50,7 +51,7 @@ Result<ByteSource> ByteSource::open(const std::string& path) {
 }
 
 Result<ByteSource> ByteSource::from_fd(Fd fd, const std::string& name) {
-  struct stat st {};
+  struct stat st{};
   if (::fstat(fd.get(), &st) != 0) return Error::os(errno, name);
   if (!S_ISREG(st.st_mode)) return Error(ErrorCode::kBadInput, name + ": not a regular file");
   ByteSource out(ImageSource::kFile, static_cast<std::uint64_t>(st.st_size));
@@ -74,7 +75,8 @@ ByteSource ByteSource::from_memory(MemoryReader reader, RemoteAddr header) {
 Result<Bytes> ByteSource::read(std::uint64_t position, std::uint64_t size) const {
   if (size > kMaxRead || position > size_ || size > size_ - position) return outside();
   auto bytes = Bytes::allocate(size);
-  if (!bytes) return Error(ErrorCode::kOs, "no memory for " + std::to_string(size) + " bytes", ENOMEM);
+  if (!bytes)
+    return Error(ErrorCode::kOs, "no memory for " + std::to_string(size) + " bytes", ENOMEM);
   switch (kind_) {
     case ImageSource::kFile:
       TL_TRY(read_file(fd_.get(), position, bytes->span()));
@@ -125,7 +127,8 @@ std::optional<std::span<const std::byte>> ByteSource::kept(std::uint64_t positio
 Result<std::span<const std::byte>> ByteSource::view(std::uint64_t position, std::uint64_t size,
                                                     Extent extent) const {
   if (size > kMaxRead || position > size_ || size > size_ - position) return outside();
-  if (kind_ == ImageSource::kBytes) return std::span<const std::byte>(bytes_).subspan(position, size);
+  if (kind_ == ImageSource::kBytes)
+    return std::span<const std::byte>(bytes_).subspan(position, size);
   if (size == 0) return std::span<const std::byte>();
   if (const auto found = kept(position, size)) return *found;
 
@@ -135,8 +138,8 @@ Result<std::span<const std::byte>> ByteSource::view(std::uint64_t position, std:
         std::max(position - position % window, std::min(extent.begin, position));
     const std::uint64_t end =
         std::max(position + size, std::min({begin + window, extent.end, size_}));
-    // A window may touch what cannot be read; then the exact range still may. A window that is there already
-    // did not hold all of the range, which crosses its end.
+    // A window may touch what cannot be read; then the exact range still may. A window that is
+    // there already did not hold all of the range, which crosses its end.
     if (!windows_.contains(begin)) {
       if (auto bytes = read(begin, end - begin)) {
         const auto it = windows_.emplace(begin, std::move(*bytes)).first;

@@ -1,9 +1,9 @@
 // Where an ElfImage's bytes come from: a file, bytes, or a process's memory. Internal to ElfImage.
 //
-// Positions are file offsets for files and bytes; for a process's memory they are link addresses, except for
-// header_bytes(), which counts from the mapped ELF header. Reads are bounded by the source's size and kMaxRead, checked
-// for short reads, and kept, so that the spans stay valid as long as the source. Reads are widened to a window, since
-// small neighbouring reads are the rule.
+// Positions are file offsets for files and bytes; for a process's memory they are link addresses,
+// except for header_bytes(), which counts from the mapped ELF header. Reads are bounded by the
+// source's size and kMaxRead, checked for short reads, and kept, so that the spans stay valid as
+// long as the source. Reads are widened to a window, since small neighbouring reads are the rule.
 
 #pragma once
 
@@ -39,7 +39,9 @@ class ByteSource {
   std::uint64_t size() const { return size_; }
   std::uint64_t bias() const { return bias_; }
   // For a process's memory, once the link address of the ELF header is known.
-  void set_bias(std::uint64_t header_link_address) { bias_ = header_.value() - header_link_address; }
+  void set_bias(std::uint64_t header_link_address) {
+    bias_ = header_.value() - header_link_address;
+  }
 
   Result<std::span<const std::byte>> header_bytes(std::uint64_t offset, std::uint64_t size) const;
   // The bytes at a position; the read may be widened within `extent`.
@@ -65,7 +67,7 @@ class ByteSource {
   };
   mutable std::map<std::uint64_t, Bytes> windows_;  // at most a window long, by position
   mutable std::vector<Kept> long_reads_;            // whole segments and tables: few
-  mutable std::vector<Bytes> headers_;                 // of a process's memory
+  mutable std::vector<Bytes> headers_;              // of a process's memory
 };
 
 }  // namespace trapline::symbols

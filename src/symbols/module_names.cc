@@ -11,9 +11,7 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kVdsoNames = {"linux-vdso", "vdso", "[vdso]"};
 
-std::string_view last_component(std::string_view path) {
-  return path.substr(path.rfind('/') + 1);
-}
+std::string_view last_component(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 // "LM0`libc.so.6": link-map ids select a namespace of dlmopen(); names are matched in all of them.
 std::string_view without_link_map(std::string_view pattern) {
@@ -27,7 +25,8 @@ std::string_view without_link_map(std::string_view pattern) {
 
 bool literal_matches(std::string_view wanted, const Module& module) {
   if (module.role == ModuleRole::kExecutable && wanted == "a.out") return true;
-  if (module.role == ModuleRole::kVdso && std::ranges::find(kVdsoNames, wanted) != kVdsoNames.end()) {
+  if (module.role == ModuleRole::kVdso &&
+      std::ranges::find(kVdsoNames, wanted) != kVdsoNames.end()) {
     return true;
   }
   const auto shorts = short_module_names(module.name);

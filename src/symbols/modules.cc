@@ -1,14 +1,15 @@
 #include "symbols/modules.h"
 
+#include <elf.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <elf.h>
-#include <fcntl.h>
 #include <map>
 #include <optional>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <tuple>
 
 namespace trapline::symbols {
@@ -144,9 +145,9 @@ class ModuleReader {
     ImagePtr image = file.image;
     auto bias = bias_of(*image, e);
     if (!bias) {
-      return problem(e, {ErrorCode::kBadInput, image->name() + ": mapped executable at offset " +
-                                                   hex(e.offset) +
-                                                   ", where it has no executable segment"});
+      return problem(
+          e, {ErrorCode::kBadInput, image->name() + ": mapped executable at offset " +
+                                        hex(e.offset) + ", where it has no executable segment"});
     }
     for (Module& m : out_.modules) {
       if (m.image != nullptr && m.path == without_deleted(e.path) && m.bias.value == bias->value) {
@@ -154,7 +155,8 @@ class ModuleReader {
         return;
       }
     }
-    // A second copy (dlmopen) of a file that only memory shows: its image reads the second copy's memory.
+    // A second copy (dlmopen) of a file that only memory shows: its image reads the second copy's
+    // memory.
     if (file.state == FileState::kMemoryOnly && image->memory_bias().value != bias->value) {
       if (auto other = memory_image(index)) image = std::move(other);
     }
@@ -182,7 +184,8 @@ class ModuleReader {
     out_.modules.push_back(std::move(m));
   }
 
-  // Code that a program made and put into a file of its own (memfd, /dev/shm) is no object, and no problem.
+  // Code that a program made and put into a file of its own (memfd, /dev/shm) is no object, and no
+  // problem.
   bool shows_elf(std::size_t index) const {
     const MapEntry* header = header_of(index);
     std::array<std::byte, SELFMAG> magic{};
@@ -193,8 +196,9 @@ class ModuleReader {
   ImagePtr memory_image(std::size_t index) const {
     const MapEntry* header = header_of(index);
     if (!options_.memory || header == nullptr) return nullptr;
-    auto image = ElfImage::from_memory(options_.memory, header->start,
-                                       std::string(without_deleted(maps_[index].path)) + " in memory");
+    auto image =
+        ElfImage::from_memory(options_.memory, header->start,
+                              std::string(without_deleted(maps_[index].path)) + " in memory");
     return image ? std::make_shared<const ElfImage>(std::move(*image)) : nullptr;
   }
 
@@ -212,7 +216,7 @@ class ModuleReader {
                                   : Error::os(errno, path);
       return out;
     }
-    struct stat st {};
+    struct stat st{};
     if (::fstat(fd.get(), &st) == 0) {
       out.same_inode = st.st_ino == e.inode && major(st.st_dev) == e.device_major &&
                        minor(st.st_dev) == e.device_minor;
@@ -226,7 +230,8 @@ class ModuleReader {
     return out;
   }
 
-  // Is this file what is mapped? By build-id where both have one, else by inode; the layout must agree anyhow.
+  // Is this file what is mapped? By build-id where both have one, else by inode; the layout must
+  // agree anyhow.
   static bool is_mapped_file(const Candidate& c, const ElfImage* memory) {
     if (!c.image) return false;
     if (memory == nullptr) return c.same_inode;
@@ -285,12 +290,12 @@ class ModuleReader {
     return what + ": the file at this path is not the one mapped";
   }
 
-  static MappedFile from_memory_only(MappedFile out, const Candidate& refused, const ImagePtr& memory,
-                                     const std::string& path) {
+  static MappedFile from_memory_only(MappedFile out, const Candidate& refused,
+                                     const ImagePtr& memory, const std::string& path) {
     out.image = memory;
     out.state = FileState::kMemoryOnly;
-    const bool broken = !refused.image && refused.error &&
-                        refused.error->code() != ErrorCode::kNotFound;
+    const bool broken =
+        !refused.image && refused.error && refused.error->code() != ErrorCode::kNotFound;
     if (broken) out.error = refused.error;
     if (!memory) {
       if (!out.error) {
@@ -320,7 +325,8 @@ class ModuleReader {
     const std::string loader = last_component(executable->image->interpreter());
     for (Module& m : out_.modules) {
       if (&m == executable || m.role == ModuleRole::kVdso || loader.empty()) continue;
-      if (m.name == loader || m.image->dynamic().soname == loader) m.role = ModuleRole::kInterpreter;
+      if (m.name == loader || m.image->dynamic().soname == loader)
+        m.role = ModuleRole::kInterpreter;
     }
   }
 

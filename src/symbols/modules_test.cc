@@ -40,9 +40,9 @@ Module named(std::string path, ModuleRole role = ModuleRole::kLibrary) {
 
 TEST(ModuleNames, PatternsOfThePidProvider) {
   const Module libc = named("/lib/x86_64-linux-gnu/libc.so.6");
-  for (const char* pattern : {"", "*", "libc", "libc.so.6", "libc.so*", "lib[a-d].so.6",
-                              "/lib/x86_64-linux-gnu/libc.so.6", "/lib/*/libc.so.?", "LM0`libc.so.6",
-                              "LM1f`libc"}) {
+  for (const char* pattern :
+       {"", "*", "libc", "libc.so.6", "libc.so*", "lib[a-d].so.6",
+        "/lib/x86_64-linux-gnu/libc.so.6", "/lib/*/libc.so.?", "LM0`libc.so.6", "LM1f`libc"}) {
     EXPECT_TRUE(module_matches(pattern, libc)) << pattern;
   }
   for (const char* pattern : {"lib", "libc.so", "a.out", "libcc", "lib?", "LMx`libc.so.6", "c"}) {

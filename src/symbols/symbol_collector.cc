@@ -151,8 +151,7 @@ Symbol SymbolCollector::symbol(const Key& key) const {
     split_version(s);
   } else if (const SymbolVersion version = dynamic_->version(key.index); !version.name.empty()) {
     // The version's text is in the same string table; find our copy of it.
-    const auto at =
-        version.name.data() - reinterpret_cast<const char*>(dynamic_->strings().data());
+    const auto at = version.name.data() - reinterpret_cast<const char*>(dynamic_->strings().data());
     s.version = table_string(table.strings, static_cast<std::uint64_t>(at));
     s.default_version = version.is_default;
   }

@@ -1,12 +1,15 @@
-// Gathers the functions of several raw symbol tables of one module and merges them. Internal to SymbolTable.
+// Gathers the functions of several raw symbol tables of one module and merges them. Internal to
+// SymbolTable.
 //
-// A large program has 150,000 raw entries, most of them twice. So only 16 bytes an entry are kept and sorted, by
-// address; names are compared within one address only, and a Symbol is made for what remains.
+// A large program has 150,000 raw entries, most of them twice. So only 16 bytes an entry are kept
+// and sorted, by address; names are compared within one address only, and a Symbol is made for what
+// remains.
 
 #pragma once
 
-#include <cstdint>
 #include <elf.h>
+
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
@@ -21,8 +24,9 @@ class SymbolCollector {
  public:
   explicit SymbolCollector(const ElfImage& image);
 
-  // Both give the number of functions in the table. `strings` must live as long as the merged symbols; for the dynamic
-  // table it is a copy of the table's own, which lives as long as its image.
+  // Both give the number of functions in the table. `strings` must live as long as the merged
+  // symbols; for the dynamic table it is a copy of the table's own, which lives as long as its
+  // image.
   std::size_t add_dynamic(DynamicSymbols table, std::span<const std::byte> strings);
   std::size_t add_static(Bytes entries, std::span<const std::byte> strings, SymbolOrigin origin);
 
@@ -38,14 +42,14 @@ class SymbolCollector {
   struct Key {
     std::uint64_t address;
     std::uint32_t index;
-    std::uint32_t origin;  // table in the top two bits (there are four at most), below them the STT_FILE group
+    std::uint32_t origin;  // table in the top two bits (there are four at most), below them the
+                           // STT_FILE group
 
     std::uint32_t table() const { return origin >> kTableShift; }
     std::uint32_t file() const { return origin & kMaxFileGroup; }
   };
   static constexpr unsigned kTableShift = 30;
   static constexpr std::uint32_t kMaxFileGroup = (1U << kTableShift) - 1;
-
 
   std::size_t add(std::span<const std::byte> entries, std::span<const std::byte> strings,
                   SymbolOrigin origin);

@@ -1,7 +1,8 @@
 #include "symbols/symbol_table.h"
 
-#include <algorithm>
 #include <elf.h>
+
+#include <algorithm>
 #include <tuple>
 #include <unordered_map>
 
@@ -15,7 +16,8 @@ namespace {
 // Of one f.cold, how many static functions f it is listed for when the file does not tell which.
 constexpr std::size_t kMaxNamesakes = 64;
 
-// Untyped symbols count only where no function is: labels inside a function, or other names of one, go.
+// Untyped symbols count only where no function is: labels inside a function, or other names of one,
+// go.
 void drop_labels(std::vector<Symbol>& symbols) {
   const auto is_function = [](const Symbol& s) { return s.kind != SymbolKind::kUntyped; };
   std::vector<char> drop(symbols.size(), 0);
@@ -57,9 +59,7 @@ void guess_sizes(std::vector<Symbol>& symbols, std::span<const AddressRange> cod
 }
 
 // "f" of "f.cold" and "f.cold.3"; stacked suffixes such as "f.part.0.cold" belong to "f.part.0".
-std::string_view cold_parent(std::string_view name) {
-  return name.substr(0, name.rfind(".cold"));
-}
+std::string_view cold_parent(std::string_view name) { return name.substr(0, name.rfind(".cold")); }
 
 }  // namespace
 
@@ -70,8 +70,8 @@ struct SymbolTable::State {
   };
 
   std::vector<Symbol> symbols;
-  std::vector<LinkAddr> reach;    // reach[i]: the furthest end of symbols[0..i]
-  std::vector<ColdPart> cold;     // by parent
+  std::vector<LinkAddr> reach;  // reach[i]: the furthest end of symbols[0..i]
+  std::vector<ColdPart> cold;   // by parent
   std::vector<Bytes> strings;
   SymbolSources sources;
   mutable std::vector<std::string> demangled;  // as `symbols`; empty: not mangled, or not done yet
@@ -161,7 +161,8 @@ void SymbolTable::State::index_cold() {
   for (const Symbol& s : symbols) {
     if (s.clone != CloneKind::kCold) continue;
     const auto& candidates = parents.find(cold_parent(s.name))->second;
-    // A static function and its cold part come from the same source file. No such one: it is a global's.
+    // A static function and its cold part come from the same source file. No such one: it is a
+    // global's.
     const auto same_file = [&](const Symbol* c) { return c->file != 0 && c->file == s.file; };
     const auto is_global = [](const Symbol* c) { return c->binding != SymbolBinding::kLocal; };
     const bool by_file = std::ranges::any_of(candidates, same_file);

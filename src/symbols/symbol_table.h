@@ -1,11 +1,12 @@
 // The function symbols of a module, merged from every place that has some.
 //
-// Problem: names are spread over .dynsym, .symtab, a separate debug file and .gnu_debugdata, with versions,
-// aliases, clones and duplicates; a probe description must find each function once under each of its names.
-// Approach: read all, normalise names (no @VERSION), drop duplicates of (address, name), sort by address.
-// Names are views into the string tables, which the table keeps; demangling is done on demand.
-// Limits: functions only (STT_FUNC, STT_GNU_IFUNC, and untyped symbols that lie in code of hand-written assembler
-// where no typed symbol has that address). Undefined symbols and PLT stubs are not functions.
+// Problem: names are spread over .dynsym, .symtab, a separate debug file and .gnu_debugdata, with
+// versions, aliases, clones and duplicates; a probe description must find each function once under
+// each of its names. Approach: read all, normalise names (no @VERSION), drop duplicates of
+// (address, name), sort by address. Names are views into the string tables, which the table keeps;
+// demangling is done on demand. Limits: functions only (STT_FUNC, STT_GNU_IFUNC, and untyped
+// symbols that lie in code of hand-written assembler where no typed symbol has that address).
+// Undefined symbols and PLT stubs are not functions.
 
 #pragma once
 
@@ -43,26 +44,28 @@ enum class CloneKind : std::uint8_t {
 
 struct Symbol {
   LinkAddr address;
-  std::uint64_t size = 0;         // bytes; guessed where size_guessed
-  std::string_view name;          // as linked, without version; lives as long as the table
-  std::string_view version;       // "GLIBC_2.14"; empty: none
-  std::uint32_t file = 0;         // which STT_FILE group a local symbol came from; 0: none
+  std::uint64_t size = 0;    // bytes; guessed where size_guessed
+  std::string_view name;     // as linked, without version; lives as long as the table
+  std::string_view version;  // "GLIBC_2.14"; empty: none
+  std::uint32_t file = 0;    // which STT_FILE group a local symbol came from; 0: none
   SymbolKind kind = SymbolKind::kFunction;
   SymbolBinding binding = SymbolBinding::kGlobal;
   SymbolOrigin origin = SymbolOrigin::kSymtab;
   CloneKind clone = CloneKind::kNone;
-  bool size_guessed = false;      // the file gives 0: up to the next symbol or the end of the code
-  bool default_version = true;    // name@@VERSION, or no version
-  bool hidden = false;            // STV_HIDDEN or STV_INTERNAL
+  bool size_guessed = false;    // the file gives 0: up to the next symbol or the end of the code
+  bool default_version = true;  // name@@VERSION, or no version
+  bool hidden = false;          // STV_HIDDEN or STV_INTERNAL
 
   AddressRange range() const { return {address, address + size}; }
 };
 
 // Where symbols were found, for `-lv` and for messages such as "libfoo.so is stripped".
 struct SymbolSources {
-  std::size_t dynsym = 0, symtab = 0, debug_file = 0, debug_data = 0;  // functions each gave, before merging
-  std::string debug_path;                                              // the separate debug file used; empty: none
-  std::vector<std::string> notes;  // why something was not used: CRC mismatch, no liblzma, corrupt table...
+  std::size_t dynsym = 0, symtab = 0, debug_file = 0,
+              debug_data = 0;  // functions each gave, before merging
+  std::string debug_path;      // the separate debug file used; empty: none
+  std::vector<std::string>
+      notes;  // why something was not used: CRC mismatch, no liblzma, corrupt table...
   bool stripped() const { return symtab == 0 && debug_file == 0 && debug_data == 0; }
 };
 
@@ -70,7 +73,8 @@ enum class DebugFiles : std::uint8_t { kSearch, kIgnore };
 
 struct SymbolOptions {
   DebugFiles debug_files = DebugFiles::kSearch;
-  std::string path;         // the file's path as its process sees it, for .gnu_debuglink; empty: the image's name
+  std::string
+      path;  // the file's path as its process sees it, for .gnu_debuglink; empty: the image's name
   std::string root_prefix;  // "/proc/PID/root" in a container; tried before the tracer's own root
 };
 
@@ -83,8 +87,8 @@ class SymbolTable {
   SymbolTable& operator=(SymbolTable&&) noexcept;
   ~SymbolTable();
 
-  // By address; at one address the preferred name comes first (global before weak before local, default version,
-  // fewer leading underscores, then alphabetical).
+  // By address; at one address the preferred name comes first (global before weak before local,
+  // default version, fewer leading underscores, then alphabetical).
   std::span<const Symbol> symbols() const;
   const SymbolSources& sources() const;
 
@@ -92,15 +96,19 @@ class SymbolTable {
   std::span<const Symbol> at(LinkAddr address) const;
   // The preferred symbol whose range contains the address; nullptr: none.
   const Symbol* containing(LinkAddr address) const;
-  // Every symbol of that exact linked name: several for versions, and for static functions of the same name.
+  // Every symbol of that exact linked name: several for versions, and for static functions of the
+  // same name.
   std::vector<const Symbol*> named(std::string_view name) const;
-  // Every symbol whose linked name matches, in address order; kUntyped ones only when the glob is a literal.
+  // Every symbol whose linked name matches, in address order; kUntyped ones only when the glob is a
+  // literal.
   std::vector<const Symbol*> matching(const Glob& glob) const;
-  // The same by demangled name ("ns::Foo::bar(int)"); demangles all mangled names once and keeps them.
+  // The same by demangled name ("ns::Foo::bar(int)"); demangles all mangled names once and keeps
+  // them.
   std::vector<const Symbol*> matching_demangled(const Glob& glob) const;
 
-  // The f.cold parts of a function (by any of its names). Where several static functions share the name f and the
-  // file does not tell them apart, every f.cold is listed: for control flow more is safe.
+  // The f.cold parts of a function (by any of its names). Where several static functions share the
+  // name f and the file does not tell them apart, every f.cold is listed: for control flow more is
+  // safe.
   std::vector<AddressRange> cold_parts(const Symbol& function) const;
 
  private:
@@ -109,8 +117,9 @@ class SymbolTable {
   std::unique_ptr<State> state_;
 };
 
-// The extent of the function that starts at an address: by a symbol that has a size, else by its FDE, else by a
-// guessed size. nullopt: nothing starts there. Implementations of IFUNCs in stripped libraries have an FDE only.
+// The extent of the function that starts at an address: by a symbol that has a size, else by its
+// FDE, else by a guessed size. nullopt: nothing starts there. Implementations of IFUNCs in stripped
+// libraries have an FDE only.
 std::optional<AddressRange> function_range(const SymbolTable& symbols,
                                            const ExceptionFrames& frames, LinkAddr address);
 
@@ -120,7 +129,8 @@ struct CloneName {
 };
 CloneName parse_clone_name(std::string_view name);
 
-// "ns::Foo::bar(int)" of "_ZN2ns3Foo3barEi"; the name itself where it is not a C++ (or legacy Rust) mangled one.
+// "ns::Foo::bar(int)" of "_ZN2ns3Foo3barEi"; the name itself where it is not a C++ (or legacy Rust)
+// mangled one.
 std::string demangle(std::string_view name);
 
 }  // namespace trapline::symbols

@@ -168,9 +168,9 @@ TEST(SymbolTable, LibcNamesLeadWhereDlsymLeads) {
   void* libc = ::dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
   int compared = 0;
   for (const Symbol& s : opened->table.symbols()) {
-    if (s.kind != SymbolKind::kFunction || s.version.empty() || s.version == "GLIBC_PRIVATE") continue;
-    const void* found =
-        ::dlvsym(libc, std::string(s.name).c_str(), std::string(s.version).c_str());
+    if (s.kind != SymbolKind::kFunction || s.version.empty() || s.version == "GLIBC_PRIVATE")
+      continue;
+    const void* found = ::dlvsym(libc, std::string(s.name).c_str(), std::string(s.version).c_str());
     if (found == nullptr) continue;
     EXPECT_EQ(reinterpret_cast<std::uint64_t>(found), s.address.value() + bias) << s.name;
     ++compared;
@@ -236,7 +236,8 @@ TEST(DebugFiles, ByBuildIdUnderARootPrefix) {
 }
 
 TEST(DebugFiles, MiniDebugInfo) {
-  if (!TRAPLINE_HAVE_MINI_FIXTURE) GTEST_SKIP() << "xz or liblzma was not there when this was built";
+  if (!TRAPLINE_HAVE_MINI_FIXTURE)
+    GTEST_SKIP() << "xz or liblzma was not there when this was built";
   const auto opened = open_table(fixture("libmini.so"));
   ASSERT_TRUE(opened);
   EXPECT_FALSE(opened->image.is_stripped());

@@ -1,5 +1,7 @@
 // The implementation of test_support.h; named so that only the test binary gets it.
 
+#include "symbols/test_support.h"
+
 #include <fcntl.h>
 #include <link.h>
 #include <sys/uio.h>
@@ -11,8 +13,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-
-#include "symbols/test_support.h"
 
 namespace trapline::symbols {
 namespace {
@@ -53,7 +53,8 @@ std::vector<std::byte> read_file(const std::string& path) {
 
 void write_file(const std::string& path, std::span<const std::byte> bytes) {
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  out.write(reinterpret_cast<const char*>(bytes.data()),
+            static_cast<std::streamsize>(bytes.size()));
 }
 
 void make_directories(const std::string& path) { std::filesystem::create_directories(path); }
@@ -72,7 +73,8 @@ MemoryReader memory_of(int pid) {
     iovec local{into.data(), into.size()};
     iovec remote{reinterpret_cast<void*>(from.value()), into.size()};
     const ssize_t n = ::process_vm_readv(pid, &local, 1, &remote, 1, 0);
-    if (n != static_cast<ssize_t>(into.size())) return Error::os(n < 0 ? errno : EFAULT, "read memory");
+    if (n != static_cast<ssize_t>(into.size()))
+      return Error::os(n < 0 ? errno : EFAULT, "read memory");
     return {};
   };
 }

@@ -30,7 +30,8 @@ Result<RemoteAddr> find_name(StoppedProcess& process) {
   for (const Mapping& m : maps) {
     if (m.path != "[vdso]") continue;
     std::string bytes(m.range.size(), '\0');
-    const auto n = process.memory().read_some(m.range.start, std::as_writable_bytes(std::span(bytes)));
+    const auto n =
+        process.memory().read_some(m.range.start, std::as_writable_bytes(std::span(bytes)));
     const auto at = n ? std::string_view(bytes).find(kVdsoName) : bytes.npos;
     if (at != bytes.npos) return m.range.start + at;
   }
@@ -38,9 +39,11 @@ Result<RemoteAddr> find_name(StoppedProcess& process) {
   for (const Mapping& m : maps) {
     if (!m.is_file() || m.offset.value() != 0 || !m.readable) continue;
     const auto head = process.memory().read_value<std::array<unsigned char, 16>>(m.range.start);
-    if (head && (*head)[0] == 0x7f && (*head)[1] == 'E' && (*head)[15] == 0) return m.range.start + 15;
+    if (head && (*head)[0] == 0x7f && (*head)[1] == 'E' && (*head)[15] == 0)
+      return m.range.start + 15;
   }
-  return Error(ErrorCode::kUnsupported, "process " + std::to_string(process.pid().value) + " has no ELF image mapped");
+  return Error(ErrorCode::kUnsupported,
+               "process " + std::to_string(process.pid().value) + " has no ELF image mapped");
 }
 
 std::string limit_text(Pid pid, int resource) {
@@ -73,15 +76,20 @@ class RemoteFd {
 Result<std::uint64_t> make_memfd(RemoteCalls& calls) {
   const Pid pid = calls.process().pid();
   TL_TRY_ASSIGN(const RemoteAddr name, find_name(calls.process()));
-  auto fd = calls.call("memfd_create", SYS_memfd_create, name.value(), MFD_CLOEXEC | MFD_ALLOW_SEALING | kNoExecSeal);
+  auto fd = calls.call("memfd_create", SYS_memfd_create, name.value(),
+                       MFD_CLOEXEC | MFD_ALLOW_SEALING | kNoExecSeal);
   if (!fd && fd.error().os_errno() == EINVAL) {
-    fd = calls.call("memfd_create", SYS_memfd_create, name.value(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    fd =
+        calls.call("memfd_create", SYS_memfd_create, name.value(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
   }
   if (!fd && fd.error().os_errno() == EMFILE) {
-    return Error(ErrorCode::kOs, "process " + std::to_string(pid.value) +
-                                     " has no free file descriptor (its limit is " + limit_text(pid, RLIMIT_NOFILE) +
-                                     "), and mapping shared memory into it needs one for a moment: raise the limit "
-                                     "with prlimit --nofile", EMFILE);
+    return Error(ErrorCode::kOs,
+                 "process " + std::to_string(pid.value) +
+                     " has no free file descriptor (its limit is " +
+                     limit_text(pid, RLIMIT_NOFILE) +
+                     "), and mapping shared memory into it needs one for a moment: raise the limit "
+                     "with prlimit --nofile",
+                 EMFILE);
   }
   return fd;
 }
@@ -91,16 +99,18 @@ Result<Fd> take_over(StoppedProcess& process, Tid tid, std::uint64_t remote_fd) 
   const Fd& pidfd = process.tracees().pidfd;
   Fd fd(static_cast<int>(::syscall(SYS_pidfd_getfd, pidfd.get(), remote_fd, 0)));
   if (!fd) {
-    fd = Fd(::open(task_path(process.pid(), tid, "fd/" + std::to_string(remote_fd)).c_str(), O_RDWR | O_CLOEXEC));
+    fd = Fd(::open(task_path(process.pid(), tid, "fd/" + std::to_string(remote_fd)).c_str(),
+                   O_RDWR | O_CLOEXEC));
   }
   if (!fd) {
     if (errno == ENOENT || errno == ESRCH) return gone(process.pid());
-    return Error::os(errno, "taking over the shared memory of process " + std::to_string(process.pid().value));
+    return Error::os(
+        errno, "taking over the shared memory of process " + std::to_string(process.pid().value));
   }
-  struct ::stat info {};
+  struct ::stat info{};
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);
-  if (::fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_size != 0 || info.st_nlink != 0 ||
-      seals < 0 || (seals & ~kSealExec) != 0) {
+  if (::fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_size != 0 ||
+      info.st_nlink != 0 || seals < 0 || (seals & ~kSealExec) != 0) {
     return Error(ErrorCode::kOs, "process " + std::to_string(process.pid().value) +
                                      " changed its shared memory while it was being set up");
   }
@@ -109,9 +119,11 @@ Result<Fd> take_over(StoppedProcess& process, Tid tid, std::uint64_t remote_fd) 
 
 Result<> size_and_seal(const Fd& fd, std::uint64_t size) {
   ::rlimit limit{};
-  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < size) {
-    return Error(ErrorCode::kOs, "trapline's own file size limit (ulimit -f) is " + std::to_string(limit.rlim_cur) +
-                                     " bytes, and " + std::to_string(size) + " bytes of shared memory are needed",
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+      limit.rlim_cur < size) {
+    return Error(ErrorCode::kOs,
+                 "trapline's own file size limit (ulimit -f) is " + std::to_string(limit.rlim_cur) +
+                     " bytes, and " + std::to_string(size) + " bytes of shared memory are needed",
                  EFBIG);
   }
   const auto failed = [&](int err) {
@@ -128,14 +140,21 @@ Result<> size_and_seal(const Fd& fd, std::uint64_t size) {
 Error mmap_error(const Error& error, Pid pid, std::uint64_t size) {
   const std::string name = "process " + std::to_string(pid.value);
   if (error.os_errno() == ENOMEM) {
-    return {ErrorCode::kOs, name + " has no room for " + std::to_string(size) + " bytes more (its limit on address "
-                                "space is " + limit_text(pid, RLIMIT_AS) + "): use a smaller bufsize, or raise the "
-                                "limit with prlimit --as", ENOMEM};
+    return {ErrorCode::kOs,
+            name + " has no room for " + std::to_string(size) +
+                " bytes more (its limit on address "
+                "space is " +
+                limit_text(pid, RLIMIT_AS) +
+                "): use a smaller bufsize, or raise the "
+                "limit with prlimit --as",
+            ENOMEM};
   }
   if (error.os_errno() == EAGAIN) {
-    return {ErrorCode::kOs, name + " locks all its memory (mlockall), and " + std::to_string(size) +
-                                " bytes more are over its limit (RLIMIT_MEMLOCK is " +
-                                limit_text(pid, RLIMIT_MEMLOCK) + ")", EAGAIN};
+    return {ErrorCode::kOs,
+            name + " locks all its memory (mlockall), and " + std::to_string(size) +
+                " bytes more are over its limit (RLIMIT_MEMLOCK is " +
+                limit_text(pid, RLIMIT_MEMLOCK) + ")",
+            EAGAIN};
   }
   return error;
 }
@@ -166,7 +185,8 @@ Result<ArenaMapping> ArenaMapping::create(RemoteCalls& calls, std::uint64_t size
 
   ArenaMapping arena;
   void* local = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-  if (local == MAP_FAILED) return Error::os(errno, "mapping " + std::to_string(size) + " bytes of shared memory");
+  if (local == MAP_FAILED)
+    return Error::os(errno, "mapping " + std::to_string(size) + " bytes of shared memory");
   arena.local_ = {static_cast<std::byte*>(local), size};
   ::madvise(local, size, MADV_DONTDUMP);
 

@@ -1,13 +1,14 @@
-// Memory shared by the target and the tracer, made so that no byte of the target's memory is written and no descriptor
-// stays open in it.
+// Memory shared by the target and the tracer, made so that no byte of the target's memory is
+// written and no descriptor stays open in it.
 //
-//   memfd_create in the target (its name: a string that the target has anyway) -> the descriptor is taken over by
-//   pidfd_getfd, or opened as /proc/PID/task/TID/fd/N -> checked to be that memfd -> sized and allocated by the tracer ->
-//   sealed against shrinking, growing and further seals -> mapped in both.
+//   memfd_create in the target (its name: a string that the target has anyway) -> the descriptor is
+//   taken over by pidfd_getfd, or opened as /proc/PID/task/TID/fd/N -> checked to be that memfd ->
+//   sized and allocated by the tracer -> sealed against shrinking, growing and further seals ->
+//   mapped in both.
 //
-// The seals matter: a target that could truncate the file would kill the tracer by SIGBUS. The contents are hostile
-// all the same. In the target the mapping is never locked (munlock) and left out of core dumps.
-// Sources: memfd_create(2), pidfd_getfd(2), mmap(2), mlock(2).
+// The seals matter: a target that could truncate the file would kill the tracer by SIGBUS. The
+// contents are hostile all the same. In the target the mapping is never locked (munlock) and left
+// out of core dumps. Sources: memfd_create(2), pidfd_getfd(2), mmap(2), mlock(2).
 
 #pragma once
 
@@ -24,7 +25,8 @@ namespace trapline::target {
 
 class ArenaMapping {
  public:
-  // `size` is rounded up to whole pages; zeroed. Errors name the limit that was hit (descriptors, address space, memory).
+  // `size` is rounded up to whole pages; zeroed. Errors name the limit that was hit (descriptors,
+  // address space, memory).
   static Result<ArenaMapping> create(RemoteCalls& calls, std::uint64_t size);
 
   ArenaMapping(ArenaMapping&&) noexcept;
@@ -35,7 +37,8 @@ class ArenaMapping {
   AddressRange remote_range() const { return range_; }
   std::span<std::byte> local() const { return local_; }
 
-  // Unmaps it in the target. Precondition: no body runs or will run that uses it. The tracer's side stays readable.
+  // Unmaps it in the target. Precondition: no body runs or will run that uses it. The tracer's side
+  // stays readable.
   Result<> remove(RemoteCalls& calls);
   // The target has ended or its image was replaced: nothing is left to be removed.
   void forget() { range_ = {}; }

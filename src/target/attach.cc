@@ -78,7 +78,8 @@ std::vector<Tid> Attachment::threads() const {
 Result<StoppedProcess> Attachment::stop(const StopOptions& options) {
   tracees_->check_owner();
   StoppedProcess process(*tracees_, options.priority);
-  TL_TRY(tracees_->stop_all(process.since_ + options.timeout));  // `process` resumes those that did stop
+  TL_TRY(tracees_->stop_all(process.since_ +
+                            options.timeout));  // `process` resumes those that did stop
   TL_TRY(process.begin());
   return process;
 }
@@ -108,7 +109,8 @@ Result<> Attachment::resume(Tid tid, int signal) {
   if (t.state != TraceeState::kHeld) return {};  // a stop in between let it go
   t.trap_pc = {};
   t.state = TraceeState::kRunning;
-  if (::ptrace(PTRACE_CONT, tid.value, nullptr, signal) != 0) return call_error(tid, "resuming", errno);
+  if (::ptrace(PTRACE_CONT, tid.value, nullptr, signal) != 0)
+    return call_error(tid, "resuming", errno);
   return {};
 }
 
@@ -117,11 +119,13 @@ Result<> Attachment::step(Tid tid) {
   const auto it = tracees_->threads.find(tid.value);
   if (it == tracees_->threads.end()) return gone_thread(tid);
   Tracee& t = it->second;
-  if (t.state != TraceeState::kHeld) return Error(ErrorCode::kInternal, "a step of a thread that is not held");
+  if (t.state != TraceeState::kHeld)
+    return Error(ErrorCode::kInternal, "a step of a thread that is not held");
   t.trap_pc = {};
   t.state = TraceeState::kRunning;
   t.stepping = true;
-  if (::ptrace(PTRACE_SINGLESTEP, tid.value, nullptr, nullptr) != 0) return call_error(tid, "stepping", errno);
+  if (::ptrace(PTRACE_SINGLESTEP, tid.value, nullptr, nullptr) != 0)
+    return call_error(tid, "stepping", errno);
   return {};
 }
 

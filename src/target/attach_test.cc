@@ -6,9 +6,9 @@
 #include <linux/io_uring.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -86,11 +86,13 @@ TEST(Attach, StopsAndLetsGoOfBusyThreadsManyTimes) {
     EXPECT_TRUE(TestChild::eventually([&] { return child.shared().counters[t] != count; }));
   }
   std::ranges::sort(times);
-  const auto us = [](auto d) { return static_cast<int>(std::chrono::duration_cast<std::chrono::microseconds>(d).count()); };
+  const auto us = [](auto d) {
+    return static_cast<int>(std::chrono::duration_cast<std::chrono::microseconds>(d).count());
+  };
   RecordProperty("stop_median_us", us(times[kRounds / 2]));
   RecordProperty("stop_max_us", us(times.back()));
-  printf("stop to release, 8 spinning threads, %d CPUs: median %d us, max %d us\n", get_nprocs(), us(times[kRounds / 2]),
-         us(times.back()));
+  printf("stop to release, 8 spinning threads, %d CPUs: median %d us, max %d us\n", get_nprocs(),
+         us(times[kRounds / 2]), us(times.back()));
   child.shared().stop = 1;
   const int status = child.wait();
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << status;
@@ -134,7 +136,7 @@ TEST(Attach, ThreadsThatComeAndGo) {
 // Each blocked call must not see the attach: it returns what it would have returned.
 struct BlockedCall {
   const char* name;
-  int (*call)(Shared&);     // returns 0 if it returned as it should
+  int (*call)(Shared&);  // returns 0 if it returned as it should
   void (*release)(TestChild&);
 };
 
@@ -145,7 +147,12 @@ void release_by_nothing(TestChild&) {}
 void release_by_signal(TestChild& child) { child.kill(SIGUSR1); }
 
 const BlockedCall kBlockedCalls[] = {
-    {"read", [](Shared&) { char c; return ::read(g_pipe[0], &c, 1) == 1 ? 0 : errno; }, release_by_pipe},
+    {"read",
+     [](Shared&) {
+       char c;
+       return ::read(g_pipe[0], &c, 1) == 1 ? 0 : errno;
+     },
+     release_by_pipe},
     {"nanosleep",
      [](Shared&) {
        ::timespec t{0, 300'000'000};
@@ -219,7 +226,7 @@ const BlockedCall kBlockedCalls[] = {
        sigemptyset(&set);
        sigaddset(&set, SIGUSR1);
        ::sigprocmask(SIG_BLOCK, &set, nullptr);
-       struct ::sigaction action {};
+       struct ::sigaction action{};
        action.sa_handler = [](int) {};
        ::sigaction(SIGUSR1, &action, nullptr);
        sigemptyset(&none);
@@ -252,18 +259,20 @@ TEST_P(BlockedIn, GoesOnUnharmed) {
     ASSERT_TRUE(stopped->resume());
     ASSERT_TRUE(attachment->detach());
   }
-  ASSERT_TRUE(TestChild::eventually([&] { return state_of(child.pid()) == 'S' || state_of(child.pid()) == 'Z'; }));
+  ASSERT_TRUE(TestChild::eventually(
+      [&] { return state_of(child.pid()) == 'S' || state_of(child.pid()) == 'Z'; }));
   blocked.release(child);
   const int status = child.wait();
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
   ::close(g_pipe[0]);
   ::close(g_pipe[1]);
 }
-INSTANTIATE_TEST_SUITE_P(Attach, BlockedIn, ::testing::ValuesIn(kBlockedCalls), [](const auto& test) {
-  std::string name = test.param.name;
-  std::ranges::replace(name, ' ', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Attach, BlockedIn, ::testing::ValuesIn(kBlockedCalls),
+                         [](const auto& test) {
+                           std::string name = test.param.name;
+                           std::ranges::replace(name, ' ', '_');
+                           return name;
+                         });
 
 // A traced thread is woken by signals that it ignores; it must not see that either.
 TEST(Attach, IgnoredSignalsInterruptNothing) {
@@ -348,7 +357,7 @@ TEST(Attach, EverySignalIsDeliveredOnceAndInOrder) {
   TestChild child([](Shared& s) {
     g_received = &s.counters[10];
     g_disorder = &s.counters[11];
-    struct ::sigaction action {};
+    struct ::sigaction action{};
     action.sa_flags = SA_SIGINFO | SA_RESTART;
     action.sa_sigaction = [](int, ::siginfo_t* info, void*) {
       if (static_cast<std::uint64_t>(info->si_value.sival_int) != g_expected++) ++*g_disorder;
@@ -381,8 +390,10 @@ TEST(Attach, EverySignalIsDeliveredOnceAndInOrder) {
     ASSERT_TRUE(attachment->wait_event(0ms));
     ASSERT_TRUE(attachment->detach());
   }
-  EXPECT_TRUE(TestChild::eventually([&] { return child.shared().counters[10] == static_cast<std::uint64_t>(sent); }))
-      << child.shared().counters[10] << " of " << sent;
+  EXPECT_TRUE(TestChild::eventually([&] {
+    return child.shared().counters[10] == static_cast<std::uint64_t>(sent);
+  })) << child.shared().counters[10]
+      << " of " << sent;
   EXPECT_EQ(child.shared().counters[11], 0u);
   child.shared().stop = 1;
   EXPECT_EQ(child.wait(), 0);
@@ -409,10 +420,12 @@ TEST(Attach, VforkParentTimesOutAndIsNotHarmed) {
     return WEXITSTATUS(status);
   });
   ASSERT_TRUE(child.await_ready(2));
-  const auto attachment = Attachment::seize(child.pid(), {.follow = {}, .timeout = 50ms, .kill_on_exit = false});
+  const auto attachment =
+      Attachment::seize(child.pid(), {.follow = {}, .timeout = 50ms, .kill_on_exit = false});
   ASSERT_FALSE(attachment);
   EXPECT_EQ(attachment.error().code(), ErrorCode::kTimeout);
-  EXPECT_NE(attachment.error().text().find("vfork"), std::string::npos) << attachment.error().text();
+  EXPECT_NE(attachment.error().text().find("vfork"), std::string::npos)
+      << attachment.error().text();
   const auto count = child.shared().counters[0].load();
   EXPECT_TRUE(TestChild::eventually([&] { return child.shared().counters[0] != count; }));
   release_by_pipe(child);
@@ -531,7 +544,8 @@ TEST(Attach, ForkStormIsNotFollowedAndGoesOn) {
           const pid_t pid = ::fork();
           if (pid == 0) ::_exit(6);
           int status = 0;
-          if (pid > 0 && ::waitpid(pid, &status, 0) == pid && WEXITSTATUS(status) != 6) ++s.counters[1];
+          if (pid > 0 && ::waitpid(pid, &status, 0) == pid && WEXITSTATUS(status) != 6)
+            ++s.counters[1];
           ++s.counters[0];
         }
       });
@@ -690,7 +704,8 @@ TEST(Attach, ExecStorm) {
     auto attachment = Attachment::seize(child.pid());
     Result<> result = attachment ? round(*attachment) : Result<>(attachment.error());
     if (result) continue;
-    // While it executes a program, what belongs to the old image is gone: this may fail then, harmlessly.
+    // While it executes a program, what belongs to the old image is gone: this may fail then,
+    // harmlessly.
     ASSERT_LT(++failed, 1000) << result.error().text();
     if (!attachment || !attachment->gone()) {
       if (int status = 0; ::waitpid(child.pid().value, &status, WNOHANG) > 0) end = status;
@@ -718,7 +733,8 @@ TEST(Attach, UserWorkersAreSkipped) {
     while (s.stop == 0) ++s.counters[0];
     return 0;
   });
-  if (!TestChild::eventually([&] { return child.shared().ready > 0 || state_of(child.pid()) == 'Z'; }) ||
+  if (!TestChild::eventually(
+          [&] { return child.shared().ready > 0 || state_of(child.pid()) == 'Z'; }) ||
       child.shared().ready == 0) {
     GTEST_SKIP() << "no io_uring here";
   }
@@ -788,7 +804,8 @@ TEST(Attach, KilledAtAnyMoment) {
     };
     const auto result = run();
     ASSERT_FALSE(result);
-    EXPECT_TRUE(result.error().code() == ErrorCode::kTargetGone || result.error().code() == ErrorCode::kNotFound)
+    EXPECT_TRUE(result.error().code() == ErrorCode::kTargetGone ||
+                result.error().code() == ErrorCode::kNotFound)
         << result.error().text();
     ++gone;
     EXPECT_LT(Clock::now() - before, 1s);

@@ -15,12 +15,14 @@ namespace trapline::target {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kReach = (1ull << 31) - 64 * 1024;  // of a jmp rel32, with room for both instructions' lengths
+constexpr std::uint64_t kReach =
+    (1ull << 31) - 64 * 1024;  // of a jmp rel32, with room for both instructions' lengths
 constexpr std::uint64_t kHighest = 0x7ffffffff000;
 constexpr std::uint64_t kStackGap = 1 << 20;  // stack_guard_gap
 constexpr int kTries = 8;
 
-// The range in which the heap may grow: from its end, or from where it will start, to the next mapping.
+// The range in which the heap may grow: from its end, or from where it will start, to the next
+// mapping.
 AddressRange heap_growth(std::span<const Mapping> maps, const PlacementLimits& limits) {
   RemoteAddr end = limits.heap_start;
   for (const Mapping& m : maps) {
@@ -61,17 +63,21 @@ Result<PlacementLimits> read_placement_limits(Pid pid) {
   limits.start_stack = stat.start_stack;
   TL_TRY_ASSIGN(limits.stack_limit, read_limit(pid, RLIMIT_STACK));
   if (const auto text = read_proc_file("/proc/sys/vm/mmap_min_addr"); text) {
-    limits.lowest = std::max<std::uint64_t>(limits.lowest, std::strtoull(text->c_str(), nullptr, 10));
+    limits.lowest =
+        std::max<std::uint64_t>(limits.lowest, std::strtoull(text->c_str(), nullptr, 10));
   }
   return limits;
 }
 
-std::optional<AddressRange> find_code_gap(std::span<const Mapping> maps, const PlacementLimits& limits,
-                                          AddressRange text, std::uint64_t size) {
+std::optional<AddressRange> find_code_gap(std::span<const Mapping> maps,
+                                          const PlacementLimits& limits, AddressRange text,
+                                          std::uint64_t size) {
   size = (size + kPage - 1) & ~(kPage - 1);
-  const std::uint64_t low = std::max(limits.lowest, text.end.value() > kReach ? text.end.value() - kReach : 0);
+  const std::uint64_t low =
+      std::max(limits.lowest, text.end.value() > kReach ? text.end.value() - kReach : 0);
   const std::uint64_t high = std::min(kHighest, text.start.value() + kReach);
-  // What is taken, in order: the mappings with a page around each, and where heap and stack may grow.
+  // What is taken, in order: the mappings with a page around each, and where heap and stack may
+  // grow.
   std::vector<AddressRange> taken;
   for (const Mapping& m : maps) {
     const std::uint64_t below = m.range.start.value() > kPage ? m.range.start.value() - kPage : 0;
@@ -111,7 +117,8 @@ Result<CodeRegion> CodeRegion::allocate(RemoteCalls& calls, AddressRange text, s
     const auto gap = find_code_gap(maps, limits, text, size);
     if (!gap) {
       return Error(ErrorCode::kNotFound, name + " has no free " + std::to_string(size) +
-                                             " bytes within 2 GiB of its code at " + hex(text.start));
+                                             " bytes within 2 GiB of its code at " +
+                                             hex(text.start));
     }
     process.refresh_maps();
     const auto got = calls.call("mmap", SYS_mmap, gap->start.value(), size, PROT_READ | PROT_EXEC,
@@ -124,19 +131,25 @@ Result<CodeRegion> CodeRegion::allocate(RemoteCalls& calls, AddressRange text, s
     const int err = got.error().os_errno();
     if (err == EACCES || err == EPERM) {
       return Error(ErrorCode::kPermission,
-                   name + " may not have new executable memory (SELinux execmem or a like rule): nothing can be "
-                          "mapped into it", err);
+                   name +
+                       " may not have new executable memory (SELinux execmem or a like rule): "
+                       "nothing can be "
+                       "mapped into it",
+                   err);
     }
     if (err == ENOMEM) {
-      return Error(ErrorCode::kOs, name + " has no room for " + std::to_string(size) +
-                                       " bytes of code (RLIMIT_AS, or too many mappings: vm.max_map_count)", err);
+      return Error(ErrorCode::kOs,
+                   name + " has no room for " + std::to_string(size) +
+                       " bytes of code (RLIMIT_AS, or too many mappings: vm.max_map_count)",
+                   err);
     }
     if (err != EEXIST) return got.error();
   }
   return Error(ErrorCode::kTimeout, name + " changes its mappings too fast: try again");
 }
 
-Result<> CodeRegion::write(StoppedProcess& process, std::uint64_t offset, std::span<const std::byte> bytes) {
+Result<> CodeRegion::write(StoppedProcess& process, std::uint64_t offset,
+                           std::span<const std::byte> bytes) {
   if (offset > range_.size() || bytes.size() > range_.size() - offset) {
     return Error(ErrorCode::kInternal, "a write beyond the end of a code region");
   }
@@ -154,8 +167,9 @@ Result<> CodeRegion::remove(RemoteCalls& calls) {
 Result<ForkPage> ForkPage::create(RemoteCalls& calls) {
   StoppedProcess& process = calls.process();
   process.refresh_maps();
-  TL_TRY_ASSIGN(const std::uint64_t at, calls.call("mmap", SYS_mmap, 0, kPage, PROT_READ | PROT_WRITE,
-                                                   MAP_PRIVATE | MAP_ANONYMOUS, ~0ull, 0));
+  TL_TRY_ASSIGN(const std::uint64_t at,
+                calls.call("mmap", SYS_mmap, 0, kPage, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS, ~0ull, 0));
   ForkPage page{RemoteAddr(at)};
   const auto fill = [&]() -> Result<> {
     TL_TRY(calls.call("madvise", SYS_madvise, at, kPage, MADV_WIPEONFORK));
@@ -186,7 +200,8 @@ Result<> register_membarrier(RemoteCalls& calls) {
 }
 
 Result<> membarrier_global_expedited() {
-  if (::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) != 0) return Error::os(errno, "membarrier");
+  if (::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) != 0)
+    return Error::os(errno, "membarrier");
   return {};
 }
 

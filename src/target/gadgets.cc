@@ -40,7 +40,8 @@ void search(std::string_view bytes, RemoteAddr at, Gadgets& g) {
 int rank(const Mapping& m) {
   if (m.path == "[vdso]") return 0;
   const auto name = std::string_view(m.path).substr(m.path.rfind('/') + 1);
-  if (name.starts_with("libc.") || name.starts_with("libc-") || name.starts_with("ld-musl")) return 1;
+  if (name.starts_with("libc.") || name.starts_with("libc-") || name.starts_with("ld-musl"))
+    return 1;
   if (name.starts_with("ld-") || name.starts_with("ld.")) return 2;
   return 3;
 }
@@ -75,8 +76,9 @@ bool still_there(const Memory& memory, const Gadgets& g) {
     std::string bytes(what.size(), '\0');
     return memory.read(at, std::as_writable_bytes(std::span(bytes))) && bytes == what;
   };
-  return g.syscall.value() != 0 && is(g.syscall, kSyscall) && is(g.syscall_return, kSyscallReturn) &&
-         is(g.sigreturn, kSigreturn) && is(g.pop_rax_return, kPopRaxReturn);
+  return g.syscall.value() != 0 && is(g.syscall, kSyscall) &&
+         is(g.syscall_return, kSyscallReturn) && is(g.sigreturn, kSigreturn) &&
+         is(g.pop_rax_return, kPopRaxReturn);
 }
 
 }  // namespace trapline::target

@@ -28,7 +28,8 @@ Result<Pipe> make_pipe() {
 }
 
 // In the child: only async-signal-safe calls.
-[[noreturn]] void run_child(const Pipe& go, const Pipe& report, char* const* argv, const sigset_t* mask) {
+[[noreturn]] void run_child(const Pipe& go, const Pipe& report, char* const* argv,
+                            const sigset_t* mask) {
   char byte = 0;
   ssize_t n;
   do n = ::read(go.read_end.get(), &byte, 1);
@@ -44,9 +45,11 @@ Result<Pipe> make_pipe() {
 Error exec_error(const std::string& command, int err) {
   switch (err) {
     case ENOENT:
-      return {ErrorCode::kNotFound, command + ": no such command (or its interpreter is missing)", err};
+      return {ErrorCode::kNotFound, command + ": no such command (or its interpreter is missing)",
+              err};
     case EACCES:
-      return {ErrorCode::kPermission, command + ": it may not be executed (no execute permission, or a directory)", err};
+      return {ErrorCode::kPermission,
+              command + ": it may not be executed (no execute permission, or a directory)", err};
     case ENOEXEC:
       return {ErrorCode::kBadInput, command + ": not a program that this system can run", err};
     default:
@@ -95,14 +98,18 @@ Result<std::vector<std::string>> split_command(std::string_view command) {
       in_word = true;
     }
   }
-  if (quote != 0) return Error(ErrorCode::kBadInput, "the command has an open " + std::string(1, quote) + " quote");
+  if (quote != 0)
+    return Error(ErrorCode::kBadInput,
+                 "the command has an open " + std::string(1, quote) + " quote");
   if (in_word) words.push_back(word);
   if (words.empty()) return Error(ErrorCode::kBadInput, "the command is empty");
   return words;
 }
 
-Result<LaunchedProcess> LaunchedProcess::start(const std::vector<std::string>& argv, const LaunchOptions& options) {
-  if (argv.empty() || argv.front().empty()) return Error(ErrorCode::kBadInput, "the command is empty");
+Result<LaunchedProcess> LaunchedProcess::start(const std::vector<std::string>& argv,
+                                               const LaunchOptions& options) {
+  if (argv.empty() || argv.front().empty())
+    return Error(ErrorCode::kBadInput, "the command is empty");
   TL_TRY_ASSIGN(Pipe go, make_pipe());
   TL_TRY_ASSIGN(Pipe report, make_pipe());
   std::vector<char*> pointers;
@@ -110,7 +117,8 @@ Result<LaunchedProcess> LaunchedProcess::start(const std::vector<std::string>& a
   pointers.push_back(nullptr);
   const pid_t child = ::fork();
   if (child < 0) return Error::os(errno, "fork");
-  if (child == 0) run_child(go, report, pointers.data(), options.signal_mask ? &*options.signal_mask : nullptr);
+  if (child == 0)
+    run_child(go, report, pointers.data(), options.signal_mask ? &*options.signal_mask : nullptr);
   const Pid pid{child};
 
   AttachOptions attach = options.attach;
@@ -124,8 +132,10 @@ Result<LaunchedProcess> LaunchedProcess::start(const std::vector<std::string>& a
   report.write_end.reset();
   if (::write(go.write_end.get(), "g", 1) != 1) return Error::os(errno, "starting " + argv.front());
   TL_TRY(process.await_exec(argv.front(), options.attach.timeout));
-  if (const int err = process.exited() ? reported_error(report) : 0; err != 0) return exec_error(argv.front(), err);
-  if (process.exited()) return Error(ErrorCode::kTargetGone, argv.front() + " was killed before it started");
+  if (const int err = process.exited() ? reported_error(report) : 0; err != 0)
+    return exec_error(argv.front(), err);
+  if (process.exited())
+    return Error(ErrorCode::kTargetGone, argv.front() + " was killed before it started");
   TL_TRY(check_executable(pid));
   process.attachment_.tracees_->follow.exec = options.attach.follow.exec;
   return process;
@@ -134,7 +144,8 @@ Result<LaunchedProcess> LaunchedProcess::start(const std::vector<std::string>& a
 bool LaunchedProcess::exited() const { return attachment_.gone(); }
 
 // Up to the exec event, or the child's end.
-Result<> LaunchedProcess::await_exec(const std::string& command, std::chrono::milliseconds timeout) {
+Result<> LaunchedProcess::await_exec(const std::string& command,
+                                     std::chrono::milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   while (Clock::now() < deadline) {
     TL_TRY_ASSIGN(const auto event, attachment_.wait_event(100ms));
@@ -168,7 +179,8 @@ Result<std::optional<int>> LaunchedProcess::wait_exit(std::chrono::milliseconds 
       int status = 0;
       const pid_t got = ::waitpid(pid_.value, &status, WNOHANG);
       if (got < 0) {
-        return Error(ErrorCode::kNotFound, "the exit status of process " + std::to_string(pid_.value) +
+        return Error(ErrorCode::kNotFound, "the exit status of process " +
+                                               std::to_string(pid_.value) +
                                                " was taken by somebody else");
       }
       if (got == pid_.value) t.exit_status = status;

@@ -74,7 +74,8 @@ TEST(Launch, ErrorsNameTheCommand) {
 
 bool is_mapped(StoppedProcess& process, std::string_view part) {
   const auto maps = process.maps();
-  return maps && std::ranges::any_of(*maps, [&](const Mapping& m) { return m.path.find(part) != m.path.npos; });
+  return maps && std::ranges::any_of(
+                     *maps, [&](const Mapping& m) { return m.path.find(part) != m.path.npos; });
 }
 
 TEST(Launch, DynamicProgramUpToItsEntry) {
@@ -129,7 +130,8 @@ TEST(Launch, StopsAtTheExecEventItself) {
 TEST(Launch, StaticProgram) {
   const ScratchDirectory dir;
   dir.write("static.c", "int main(int c, char** v) { return c + 40; }\n", 0644);
-  const std::string command = "cc -static -o " + (dir / "static") + " " + (dir / "static.c") + " 2>/dev/null";
+  const std::string command =
+      "cc -static -o " + (dir / "static") + " " + (dir / "static.c") + " 2>/dev/null";
   if (std::system(command.c_str()) != 0) GTEST_SKIP() << "no static C library to link with";
   auto launched = LaunchedProcess::start({dir / "static", "x"});
   ASSERT_TRUE(launched) << launched.error().text();
@@ -149,7 +151,8 @@ TEST(Launch, StaticProgram) {
 
 // A shell, then python3, which may itself be a chain of launcher scripts.
 TEST(Launch, FollowsLaterExecs) {
-  auto launched = LaunchedProcess::start({"/bin/sh", "-c", "exec python3 -c 'import sys; sys.exit(12)'"});
+  auto launched =
+      LaunchedProcess::start({"/bin/sh", "-c", "exec python3 -c 'import sys; sys.exit(12)'"});
   ASSERT_TRUE(launched) << launched.error().text();
   bool python = false;
   for (int i = 0; i < 10 && !python; ++i) {
@@ -179,7 +182,8 @@ TEST(Launch, FollowsLaterExecs) {
   EXPECT_EQ(WEXITSTATUS(**status), 12);
 }
 
-// A library's initialiser forks, spawns and starts a thread before the entry point is reached; SIGTRAP is blocked and ignored.
+// A library's initialiser forks, spawns and starts a thread before the entry point is reached;
+// SIGTRAP is blocked and ignored.
 TEST(Launch, InitialisersThatForkBeforeTheEntry) {
   const ScratchDirectory dir;
   dir.write("init.c", R"(
@@ -213,9 +217,11 @@ int init_result(void) {
   sigprocmask(SIG_BLOCK, 0, &m);
   return 100 + ok + (a.sa_handler == SIG_IGN ? 10 : 0) + (sigismember(&m, SIGTRAP) ? 20 : 0);
 }
-)", 0644);
+)",
+            0644);
   dir.write("main.c", "int init_result(void); int main(void) { return init_result(); }\n", 0644);
-  const std::string build = "cd " + (dir / "") + " && cc -shared -fPIC -o libinit.so init.c -pthread && " +
+  const std::string build = "cd " + (dir / "") +
+                            " && cc -shared -fPIC -o libinit.so init.c -pthread && " +
                             "cc -o main main.c -L. -linit -Wl,-rpath,'$ORIGIN'";
   ASSERT_EQ(std::system(build.c_str()), 0);
   for (const bool ignored : {false, true}) {

@@ -82,13 +82,16 @@ TEST(Memory, ReadsAndWrites) {
   static std::uint64_t word = 0x1122334455667788;
   static char text[] = "some text";
   static const std::uint64_t constant = 5;
-  char* hidden = static_cast<char*>(::mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  char* hidden = static_cast<char*>(
+      ::mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   hidden[0] = 'h';
   ::mprotect(hidden, 4096, PROT_NONE);
   TestChild child([](Shared& s) {
     ++s.ready;
     while (s.stop == 0) ::usleep(100);
-    return word == 0x1122334455667799 && *const_cast<const volatile std::uint64_t*>(&constant) == 6 ? 0 : 1;
+    return word == 0x1122334455667799 && *const_cast<const volatile std::uint64_t*>(&constant) == 6
+               ? 0
+               : 1;
   });
   ASSERT_TRUE(child.await_ready());
   ASSERT_OK(with_calls(child.pid(), [&](RemoteCalls& calls) -> Result<> {
@@ -142,9 +145,11 @@ TEST(Memory, WritesWordByWord) {
     memory.set_stopped_thread(calls.tid());
     std::array<unsigned char, 21> text{};
     for (unsigned i = 0; i < text.size(); ++i) text[i] = static_cast<unsigned char>(0x43 + i);
-    TL_TRY(memory.write(RemoteAddr(reinterpret_cast<std::uint64_t>(bytes) + 3), std::as_bytes(std::span(text))));
+    TL_TRY(memory.write(RemoteAddr(reinterpret_cast<std::uint64_t>(bytes) + 3),
+                        std::as_bytes(std::span(text))));
     EXPECT_EQ(memory.write_value(RemoteAddr(16), 1).error().os_errno(), EFAULT);
-    return memory.write_value(RemoteAddr(reinterpret_cast<std::uint64_t>(&constant)), std::uint64_t{6});
+    return memory.write_value(RemoteAddr(reinterpret_cast<std::uint64_t>(&constant)),
+                              std::uint64_t{6});
   }));
   child.shared().stop = 1;
   EXPECT_EQ(child.wait(), 0);
@@ -189,13 +194,12 @@ TEST(Arena, TargetCannotTruncateIt) {
   ASSERT_TRUE(child.await_ready());
   ASSERT_OK(with_calls(child.pid(), [&](RemoteCalls& calls) -> Result<> {
     TL_TRY_ASSIGN(const auto arena, ArenaMapping::create(calls, 1 << 16));
-    const std::string path = "/proc/" + std::to_string(child.pid().value) + "/map_files/" +
-                             [&] {
-                               char text[64];
-                               std::snprintf(text, sizeof text, "%lx-%lx", arena.remote_range().start.value(),
-                                             arena.remote_range().end.value());
-                               return std::string(text);
-                             }();
+    const std::string path = "/proc/" + std::to_string(child.pid().value) + "/map_files/" + [&] {
+      char text[64];
+      std::snprintf(text, sizeof text, "%lx-%lx", arena.remote_range().start.value(),
+                    arena.remote_range().end.value());
+      return std::string(text);
+    }();
     const Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
     if (fd) {
       EXPECT_EQ(::ftruncate(fd.get(), 0), -1);
@@ -300,7 +304,8 @@ TEST(CodeRegion, NearTextExecutableAndRemoved) {
       const auto low = std::min(region.range().start, m->range.start);
       const auto high = std::max(region.range().end, m->range.end);
       EXPECT_LT(high - low, 1ull << 31);
-      EXPECT_FALSE(region.write(calls.process(), 102'400 - 5, std::as_bytes(std::span(kReturn1234))));
+      EXPECT_FALSE(
+          region.write(calls.process(), 102'400 - 5, std::as_bytes(std::span(kReturn1234))));
       TL_TRY(region.write(calls.process(), 64, std::as_bytes(std::span(kReturn1234))));
       regions.push_back(region);
       return {};
@@ -325,14 +330,17 @@ TEST(CodeRegion, UnderRefuseExecGain) {
     if (::prctl(kSetMdwe, 1, 0, 0, 0) != 0) return 77;
     return wait_for_stop(s);
   });
-  if (!TestChild::eventually([&] { return child.shared().ready > 0 || ::waitpid(child.pid().value, nullptr, WNOHANG) != 0; }) ||
+  if (!TestChild::eventually([&] {
+        return child.shared().ready > 0 || ::waitpid(child.pid().value, nullptr, WNOHANG) != 0;
+      }) ||
       child.shared().ready == 0) {
     child.taken();
     GTEST_SKIP() << "no PR_SET_MDWE in this kernel";
   }
   ASSERT_OK(with_calls(child.pid(), [&](RemoteCalls& calls) -> Result<> {
     TL_TRY_ASSIGN(const auto maps, calls.process().maps());
-    const AddressRange text = find_mapping(maps, RemoteAddr(reinterpret_cast<std::uint64_t>(&wait_for_stop)))->range;
+    const AddressRange text =
+        find_mapping(maps, RemoteAddr(reinterpret_cast<std::uint64_t>(&wait_for_stop)))->range;
     TL_TRY_ASSIGN(auto region, CodeRegion::allocate(calls, text, 4096));
     TL_TRY(region.write(calls.process(), 0, std::as_bytes(std::span(kReturn1234))));
     TL_TRY(ArenaMapping::create(calls, 4096));
@@ -350,8 +358,10 @@ Mapping mapping(std::uint64_t start, std::uint64_t end, std::string path = "") {
 }
 
 TEST(CodeGap, NeverAboveTheHeapNorBelowTheStack) {
-  // A program at its traditional address: the room above its heap is forbidden, that below the program is not.
-  const std::vector<Mapping> maps{mapping(0x400000, 0x800000, "/bin/x"), mapping(0x900000, 0xa00000, "[heap]"),
+  // A program at its traditional address: the room above its heap is forbidden, that below the
+  // program is not.
+  const std::vector<Mapping> maps{mapping(0x400000, 0x800000, "/bin/x"),
+                                  mapping(0x900000, 0xa00000, "[heap]"),
                                   mapping(0x7f0000000000, 0x7f0000200000, "/lib/libc.so.6"),
                                   mapping(0x7ffffff00000, 0x7ffffff20000, "[stack]")};
   PlacementLimits limits{RemoteAddr(0x900000), 8 << 20, RemoteAddr(0x7ffffff10000)};
@@ -359,7 +369,8 @@ TEST(CodeGap, NeverAboveTheHeapNorBelowTheStack) {
   auto gap = find_code_gap(maps, limits, text, 0x10000);
   ASSERT_TRUE(gap);
   EXPECT_EQ(gap->end, RemoteAddr(0x3ff000));
-  // Larger than what is below: only the space between the program's end and the heap's start is left, too small here.
+  // Larger than what is below: only the space between the program's end and the heap's start is
+  // left, too small here.
   EXPECT_FALSE(find_code_gap(maps, limits, text, 0x800000));
   gap = find_code_gap(maps, limits, text, 0xf0000);
   ASSERT_TRUE(gap);
@@ -436,8 +447,10 @@ TEST(Membarrier, IsRegisteredInTheTarget) {
     // PRIVATE_EXPEDITED is not registered; asking what is (Linux 6.3) tells.
     const long state = ::syscall(SYS_membarrier, 1 << 9, 0, 0);
     if (state < 0) return 77;
-    return (state & MEMBARRIER_CMD_GLOBAL_EXPEDITED) != 0 || (state & MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) != 0 ? 0
-                                                                                                                    : 1;
+    return (state & MEMBARRIER_CMD_GLOBAL_EXPEDITED) != 0 ||
+                   (state & MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) != 0
+               ? 0
+               : 1;
   });
   ASSERT_TRUE(child.await_ready());
   ASSERT_OK(with_calls(child.pid(), [](RemoteCalls& calls) { return register_membarrier(calls); }));
@@ -455,7 +468,8 @@ std::uint64_t private_dirty(Pid pid, RemoteAddr at) {
   while (file != nullptr && std::fgets(line, sizeof line, file) != nullptr) {
     std::uint64_t a = 0, b = 0;
     if (std::sscanf(line, "%lx-%lx ", &a, &b) == 2) start = a, end = b;
-    if (std::sscanf(line, "Private_Dirty: %lu kB", &kilobytes) == 1 && at.value() >= start && at.value() < end) {
+    if (std::sscanf(line, "Private_Dirty: %lu kB", &kilobytes) == 1 && at.value() >= start &&
+        at.value() < end) {
       found = kilobytes;
     }
   }
@@ -519,7 +533,8 @@ TEST(ThreadPointer, OffsetOfTheThreadId) {
   EXPECT_TRUE(pointers->all_ready());
   for (const auto& e : pointers->threads) EXPECT_TRUE(e.self_pointer);
   ASSERT_NE(pointers->tid_offset, 0u);
-  // What libc itself calls the thread's id: a robust check, since no other word may change with the thread.
+  // What libc itself calls the thread's id: a robust check, since no other word may change with the
+  // thread.
   for (const auto& e : pointers->threads) {
     const auto id = stopped->memory().read_value<pid_t>(e.pointer + pointers->tid_offset);
     ASSERT_TRUE(id);
@@ -556,7 +571,8 @@ TEST(Mappings, TracerKilledMeanwhile) {
   ASSERT_TRUE(child.await_ready(2));
   std::minstd_rand random(7);
   const auto maps = read_maps(Pid{::getpid()});
-  const AddressRange text = find_mapping(*maps, RemoteAddr(reinterpret_cast<std::uint64_t>(&::qsort)))->range;
+  const AddressRange text =
+      find_mapping(*maps, RemoteAddr(reinterpret_cast<std::uint64_t>(&::qsort)))->range;
   std::uint64_t rounds = 0;
   for (int i = 0; i < 60; ++i) {
     TestChild tracer([&](Shared& s) {
@@ -605,7 +621,8 @@ TEST(Mappings, TargetKilledMeanwhile) {
       ::kill(pid, SIGKILL);
     });
     const auto maps = read_maps(Pid{::getpid()});
-    const AddressRange text = find_mapping(*maps, RemoteAddr(reinterpret_cast<std::uint64_t>(&::qsort)))->range;
+    const AddressRange text =
+        find_mapping(*maps, RemoteAddr(reinterpret_cast<std::uint64_t>(&::qsort)))->range;
     Result<> result;
     while (result) {
       result = with_calls(child.pid(), [&](RemoteCalls& calls) -> Result<> {
@@ -619,7 +636,8 @@ TEST(Mappings, TargetKilledMeanwhile) {
         return arena.remove(calls);
       });
     }
-    EXPECT_TRUE(result.error().code() == ErrorCode::kTargetGone || result.error().code() == ErrorCode::kNotFound)
+    EXPECT_TRUE(result.error().code() == ErrorCode::kTargetGone ||
+                result.error().code() == ErrorCode::kNotFound)
         << result.error().text();
     killer.join();
   }

@@ -20,8 +20,8 @@ constexpr std::size_t kPage = 4096;
 Error memory_error(Pid pid, std::string_view doing, RemoteAddr at, int err) {
   if (err == ESRCH) return gone(pid);
   return {err == EPERM || err == EACCES ? ErrorCode::kPermission : ErrorCode::kOs,
-          std::string(doing) + " memory of process " + std::to_string(pid.value) + " at " + hex(at) + ": " +
-              std::strerror(err),
+          std::string(doing) + " memory of process " + std::to_string(pid.value) + " at " +
+              hex(at) + ": " + std::strerror(err),
           err};
 }
 
@@ -63,8 +63,8 @@ Result<std::size_t> Memory::read_some(RemoteAddr from, std::span<std::byte> to) 
       done += static_cast<std::size_t>(n);
       continue;
     }
-    // EFAULT: nothing there, or a mapping without read permission, which the file reads all the same. Others (the call
-    // is filtered, the thread has ended): the file decides.
+    // EFAULT: nothing there, or a mapping without read permission, which the file reads all the
+    // same. Others (the call is filtered, the thread has ended): the file decides.
     TL_TRY_ASSIGN(const std::size_t more, read_through_file(from + done, to.subspan(done)));
     return done + more;
   }
@@ -81,7 +81,8 @@ Result<> Memory::read_all(std::span<const ReadRequest> requests) const {
   std::size_t done = 0;
   std::vector<::iovec> local, remote;
   while (done < requests.size()) {
-    const auto batch = requests.subspan(done, std::min<std::size_t>(requests.size() - done, IOV_MAX));
+    const auto batch =
+        requests.subspan(done, std::min<std::size_t>(requests.size() - done, IOV_MAX));
     local.clear();
     remote.clear();
     std::size_t bytes = 0;
@@ -90,8 +91,9 @@ Result<> Memory::read_all(std::span<const ReadRequest> requests) const {
       remote.push_back({reinterpret_cast<void*>(r.from.value()), r.to.size()});
       bytes += r.to.size();
     }
-    const ssize_t n = tid_.value == 0 ? -1 :
-        ::process_vm_readv(tid_.value, local.data(), local.size(), remote.data(), remote.size(), 0);
+    const ssize_t n = tid_.value == 0 ? -1
+                                      : ::process_vm_readv(tid_.value, local.data(), local.size(),
+                                                           remote.data(), remote.size(), 0);
     if (n < 0 || static_cast<std::size_t>(n) != bytes) {
       for (const ReadRequest& r : batch) TL_TRY(read(r.from, r.to));
     }
@@ -104,7 +106,8 @@ Result<std::string> Memory::read_string(RemoteAddr from, std::size_t limit) cons
   std::string out;
   while (out.size() < limit) {
     // Up to the end of the page: the next may not be mapped.
-    const std::size_t room = std::min(kPage - (from.value() + out.size()) % kPage, limit - out.size());
+    const std::size_t room =
+        std::min(kPage - (from.value() + out.size()) % kPage, limit - out.size());
     const std::size_t old = out.size();
     out.resize(old + room);
     TL_TRY(read(from + old, std::as_writable_bytes(std::span(out).subspan(old))));
@@ -125,7 +128,8 @@ Result<> Memory::write(RemoteAddr to, std::span<const std::byte> bytes) {
                                static_cast<off_t>(to.value() + done));
     if (n < 0 && errno == EINTR) continue;
     if (n == 0) return gone(pid_);
-    if (n < 0 && tid_.value == 0) return memory_error(pid_, "writing", to + done, errno == EIO ? EFAULT : errno);
+    if (n < 0 && tid_.value == 0)
+      return memory_error(pid_, "writing", to + done, errno == EIO ? EFAULT : errno);
     if (n < 0) return poke(to + done, bytes.subspan(done));
     done += static_cast<std::size_t>(n);
   }
@@ -141,7 +145,8 @@ Result<> Memory::poke(RemoteAddr to, std::span<const std::byte> bytes) {
     if (errno != 0) return memory_error(pid_, "writing", word, errno == EIO ? EFAULT : errno);
     const RemoteAddr first = std::max(word, to);
     const RemoteAddr last = std::min(word + 8, end);
-    std::memcpy(reinterpret_cast<std::byte*>(&value) + (first - word), bytes.data() + (first - to), last - first);
+    std::memcpy(reinterpret_cast<std::byte*>(&value) + (first - word), bytes.data() + (first - to),
+                last - first);
     if (::ptrace(PTRACE_POKEDATA, tid_.value, word.value(), value) != 0) {
       return memory_error(pid_, "writing", word, errno == EIO ? EFAULT : errno);
     }

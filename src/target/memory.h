@@ -1,14 +1,15 @@
 // Reading and writing another process's memory.
 //
-// Reads go through /proc/PID/mem, which is bound to one program image for good; while a thread is known to be stopped by the
-// caller (so that its id cannot be used again) through process_vm_readv, which takes many ranges a call. Writes go
-// through /proc/PID/mem, which also writes to text and to mappings without write permission (private copies are made: the
-// file is never changed); where the kernel's proc_mem.force_override refuses that, word by word with PTRACE_POKEDATA, which
-// needs the stopped thread.
+// Reads go through /proc/PID/mem, which is bound to one program image for good; while a thread is
+// known to be stopped by the caller (so that its id cannot be used again) through process_vm_readv,
+// which takes many ranges a call. Writes go through /proc/PID/mem, which also writes to text and to
+// mappings without write permission (private copies are made: the file is never changed); where the
+// kernel's proc_mem.force_override refuses that, word by word with PTRACE_POKEDATA, which needs the
+// stopped thread.
 //
-// A Memory belongs to one program image: after exec open another. An image that is gone gives kTargetGone; an address
-// that is not mapped gives kOs with EFAULT or EIO.
-// Sources: process_vm_readv(2), proc(5), fs/proc/base.c (mem_rw, proc_mem_foll_force).
+// A Memory belongs to one program image: after exec open another. An image that is gone gives
+// kTargetGone; an address that is not mapped gives kOs with EFAULT or EIO. Sources:
+// process_vm_readv(2), proc(5), fs/proc/base.c (mem_rw, proc_mem_foll_force).
 
 #pragma once
 

@@ -32,7 +32,8 @@ class Fields {
   explicit Fields(std::string_view text) : rest_(text) {}
 
   std::string_view word() {
-    while (!rest_.empty() && (rest_.front() == ' ' || rest_.front() == '\t')) rest_.remove_prefix(1);
+    while (!rest_.empty() && (rest_.front() == ' ' || rest_.front() == '\t'))
+      rest_.remove_prefix(1);
     return until(rest_.find_first_of(" \t\n"));
   }
   template <typename T>
@@ -112,7 +113,7 @@ Result<std::string> read_link(const std::string& path) {
   const ssize_t n = ::readlink(path.c_str(), buffer.data(), buffer.size());
   if (n < 0) {
     const int err = errno;
-    const auto code = err == ENOENT || err == ESRCH    ? ErrorCode::kTargetGone
+    const auto code = err == ENOENT || err == ESRCH   ? ErrorCode::kTargetGone
                       : err == EACCES || err == EPERM ? ErrorCode::kPermission
                                                       : ErrorCode::kOs;
     return Error(code, "reading " + path + ": " + std::strerror(err), err);
@@ -141,7 +142,8 @@ Result<std::vector<Mapping>> read_maps(Pid pid) {
 }
 
 const Mapping* find_mapping(std::span<const Mapping> maps, RemoteAddr address) {
-  const auto it = std::ranges::upper_bound(maps, address, {}, [](const Mapping& m) { return m.range.start; });
+  const auto it =
+      std::ranges::upper_bound(maps, address, {}, [](const Mapping& m) { return m.range.start; });
   if (it == maps.begin()) return nullptr;
   const Mapping& m = *std::prev(it);
   return m.range.contains(address) ? &m : nullptr;
@@ -174,18 +176,18 @@ Result<TaskStat> read_stat(Pid pid, Tid tid) {
   stat.tid = tid;
   stat.comm = text.substr(open + 1, close - open - 1);
   Fields fields(std::string_view(text).substr(close + 1));
-  stat.state = fields.letter();                                // field 3
-  stat.parent = Pid{fields.number<pid_t>()};                   // 4
-  fields.skip(4);                                              // 5..8
-  stat.flags = fields.number<std::uint64_t>();                 // 9
-  fields.skip(12);                                             // 10..21
-  stat.start_time = fields.number<std::uint64_t>();            // 22
-  fields.skip(3);                                              // 23..25
-  stat.start_code = RemoteAddr(fields.number<std::uint64_t>());  // 26
-  fields.skip(1);                                              // 27
+  stat.state = fields.letter();                                   // field 3
+  stat.parent = Pid{fields.number<pid_t>()};                      // 4
+  fields.skip(4);                                                 // 5..8
+  stat.flags = fields.number<std::uint64_t>();                    // 9
+  fields.skip(12);                                                // 10..21
+  stat.start_time = fields.number<std::uint64_t>();               // 22
+  fields.skip(3);                                                 // 23..25
+  stat.start_code = RemoteAddr(fields.number<std::uint64_t>());   // 26
+  fields.skip(1);                                                 // 27
   stat.start_stack = RemoteAddr(fields.number<std::uint64_t>());  // 28
-  fields.skip(18);                                             // 29..46
-  stat.start_brk = RemoteAddr(fields.number<std::uint64_t>());  // 47
+  fields.skip(18);                                                // 29..46
+  stat.start_brk = RemoteAddr(fields.number<std::uint64_t>());    // 47
   return stat;
 }
 
@@ -197,10 +199,14 @@ Result<TaskStatus> read_status(Pid pid, Tid tid) {
   while (!lines.empty()) {
     Fields line(lines.field('\n'));
     const auto key = line.field(':');
-    if (key == "Name") status.name = line.rest().empty() ? "" : line.rest().substr(1);
-    else if (key == "State") status.state = line.letter();
-    else if (key == "Tgid") status.tgid = Pid{line.number<pid_t>()};
-    else if (key == "TracerPid") status.tracer = Pid{line.number<pid_t>()};
+    if (key == "Name")
+      status.name = line.rest().empty() ? "" : line.rest().substr(1);
+    else if (key == "State")
+      status.state = line.letter();
+    else if (key == "Tgid")
+      status.tgid = Pid{line.number<pid_t>()};
+    else if (key == "TracerPid")
+      status.tracer = Pid{line.number<pid_t>()};
     else if (key == "Uid") {
       status.uid = line.number<uid_t>();
       status.euid = line.number<uid_t>();
@@ -212,14 +218,22 @@ Result<TaskStatus> read_status(Pid pid, Tid tid) {
     } else if (key == "NStgid") {
       status.pid_namespaces = 0;
       while (!line.word().empty()) ++status.pid_namespaces;
-    } else if (key == "Seccomp") status.seccomp = line.number<int>();
-    else if (key == "Seccomp_filters") status.seccomp_filters = line.number<int>();
-    else if (key == "CapPrm") status.permitted_capabilities = line.number<std::uint64_t>(16);
-    else if (key == "CapEff") status.effective_capabilities = line.number<std::uint64_t>(16);
-    else if (key == "SigBlk") status.blocked_signals = line.number<std::uint64_t>(16);
-    else if (key == "SigIgn") status.ignored_signals = line.number<std::uint64_t>(16);
-    else if (key == "SigCgt") status.caught_signals = line.number<std::uint64_t>(16);
-    else if (key == "x86_Thread_features") status.shadow_stack = line.rest().find("shstk") != line.rest().npos;
+    } else if (key == "Seccomp")
+      status.seccomp = line.number<int>();
+    else if (key == "Seccomp_filters")
+      status.seccomp_filters = line.number<int>();
+    else if (key == "CapPrm")
+      status.permitted_capabilities = line.number<std::uint64_t>(16);
+    else if (key == "CapEff")
+      status.effective_capabilities = line.number<std::uint64_t>(16);
+    else if (key == "SigBlk")
+      status.blocked_signals = line.number<std::uint64_t>(16);
+    else if (key == "SigIgn")
+      status.ignored_signals = line.number<std::uint64_t>(16);
+    else if (key == "SigCgt")
+      status.caught_signals = line.number<std::uint64_t>(16);
+    else if (key == "x86_Thread_features")
+      status.shadow_stack = line.rest().find("shstk") != line.rest().npos;
   }
   return status;
 }
@@ -234,13 +248,26 @@ Result<AuxiliaryVector> read_auxiliary_vector(Pid pid) {
     const auto entry = cursor.read<Elf64_auxv_t>();
     const std::uint64_t value = entry.a_un.a_val;
     switch (entry.a_type) {
-      case AT_ENTRY: out.entry = RemoteAddr(value); break;
-      case AT_BASE: out.interpreter_base = RemoteAddr(value); break;
-      case AT_PHDR: out.program_headers = RemoteAddr(value); break;
-      case AT_PHNUM: out.program_header_count = value; break;
-      case AT_SYSINFO_EHDR: out.vdso = RemoteAddr(value); break;
-      case AT_SECURE: out.secure = value != 0; break;
-      default: break;
+      case AT_ENTRY:
+        out.entry = RemoteAddr(value);
+        break;
+      case AT_BASE:
+        out.interpreter_base = RemoteAddr(value);
+        break;
+      case AT_PHDR:
+        out.program_headers = RemoteAddr(value);
+        break;
+      case AT_PHNUM:
+        out.program_header_count = value;
+        break;
+      case AT_SYSINFO_EHDR:
+        out.vdso = RemoteAddr(value);
+        break;
+      case AT_SECURE:
+        out.secure = value != 0;
+        break;
+      default:
+        break;
     }
   }
   return out;

@@ -1,11 +1,13 @@
-// Facts about a process, read from /proc: mappings, threads, identity, limits, and whether it may be traced.
+// Facts about a process, read from /proc: mappings, threads, identity, limits, and whether it may
+// be traced.
 //
-// Nothing here stops or changes anyone. Every answer is a snapshot that may be old when it is read: callers that
-// need a stable picture stop the process first (attach.h). A process or thread that has gone is kTargetGone.
+// Nothing here stops or changes anyone. Every answer is a snapshot that may be old when it is read:
+// callers that need a stable picture stop the process first (attach.h). A process or thread that
+// has gone is kTargetGone.
 //
 // Limits: x86-64 processes only; the tracer sees the process in its own pid namespace.
-// Sources: proc(5), getauxval(3), ptrace(2) "Ptrace access mode checking", Documentation/admin-guide/LSM/Yama.rst,
-// include/linux/sched.h (PF_*).
+// Sources: proc(5), getauxval(3), ptrace(2) "Ptrace access mode checking",
+// Documentation/admin-guide/LSM/Yama.rst, include/linux/sched.h (PF_*).
 
 #pragma once
 
@@ -50,7 +52,8 @@ struct Mapping {
   bool is_file() const { return inode != 0; }
 };
 
-// The mappings in order of address. A zombie leader's list is empty: a live thread's is read instead.
+// The mappings in order of address. A zombie leader's list is empty: a live thread's is read
+// instead.
 Result<std::vector<Mapping>> read_maps(Pid pid);
 // The mapping that holds `address` in a list sorted by address; nullptr: none.
 const Mapping* find_mapping(std::span<const Mapping> maps, RemoteAddr address);
@@ -68,7 +71,7 @@ struct TaskStat {
   std::uint64_t start_time = 0;  // clock ticks after boot: with the pid, names a process for good
   RemoteAddr start_code;         // changes with exec; 0 where the tracer may not look
   RemoteAddr start_stack;
-  RemoteAddr start_brk;          // lowest address of the heap
+  RemoteAddr start_brk;  // lowest address of the heap
   bool is_kernel_thread() const;
   // A thread that runs kernel code only (io_uring's and vhost's workers): it never stops.
   bool is_user_worker() const;
@@ -101,8 +104,8 @@ struct AuxiliaryVector {
   RemoteAddr interpreter_base;  // AT_BASE: where the dynamic loader is; 0: a static executable
   RemoteAddr program_headers;   // AT_PHDR
   std::uint64_t program_header_count = 0;
-  RemoteAddr vdso;              // AT_SYSINFO_EHDR; 0: none
-  bool secure = false;          // AT_SECURE: set-id or with file capabilities
+  RemoteAddr vdso;      // AT_SYSINFO_EHDR; 0: none
+  bool secure = false;  // AT_SECURE: set-id or with file capabilities
 };
 Result<AuxiliaryVector> read_auxiliary_vector(Pid pid);
 
@@ -117,18 +120,21 @@ Result<std::string> executable_path(Pid pid);
 // RLIMIT_*'s soft limit; RLIM_INFINITY as it is.
 Result<std::uint64_t> read_limit(Pid pid, int resource);
 
-// Whether this process may trace `pid`, in one clear line that names the rule that forbids it and the way out.
-// Errors: kNotFound (no such process), kPermission, kUnsupported (32-bit, other architecture, kernel thread),
-// kTargetGone (a zombie). Ok is no promise: the kernel has the last word.
+// Whether this process may trace `pid`, in one clear line that names the rule that forbids it and
+// the way out. Errors: kNotFound (no such process), kPermission, kUnsupported (32-bit, other
+// architecture, kernel thread), kTargetGone (a zombie). Ok is no promise: the kernel has the last
+// word.
 Result<> check_traceable(Pid pid);
 
-// kUnsupported for a 32-bit program or one of another architecture. Ok where its executable cannot be read.
+// kUnsupported for a 32-bit program or one of another architecture. Ok where its executable cannot
+// be read.
 Result<> check_executable(Pid pid);
 
 // The line for a ptrace attach that failed with `err`; used after check_traceable found nothing.
 Error attach_error(Pid pid, int err);
 
-// A descriptor that polls readable when the process has ended, and that no other process can inherit the pid of.
+// A descriptor that polls readable when the process has ended, and that no other process can
+// inherit the pid of.
 Result<Fd> open_pidfd(Pid pid);
 
 // Names one process for good: a pid may be used again.

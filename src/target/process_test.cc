@@ -34,7 +34,8 @@ TEST(Process, MapsOfItself) {
   EXPECT_TRUE(std::ranges::is_sorted(*maps, {}, &Mapping::range));
   const auto* code = find_mapping(*maps, RemoteAddr(reinterpret_cast<std::uint64_t>(&read_maps)));
   ASSERT_NE(code, nullptr);
-  EXPECT_TRUE(code->readable && code->executable && !code->writable && !code->shared && code->is_file());
+  EXPECT_TRUE(code->readable && code->executable && !code->writable && !code->shared &&
+              code->is_file());
   EXPECT_NE(code->path.find("target_test"), std::string::npos);
   const int local = 0;
   const auto* stack = find_mapping(*maps, RemoteAddr(reinterpret_cast<std::uint64_t>(&local)));
@@ -161,10 +162,12 @@ TEST(Traceable, AlreadyTraced) {
 TEST(Traceable, ThirtyTwoBitProcess) {
   // A whole 32-bit program: pause() in a loop.
   constexpr unsigned char kProgram[] = {
-      0x7f, 'E', 'L', 'F', 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 3, 0, 1, 0, 0, 0, 0x54, 0x80, 4, 8, 0x34, 0, 0, 0,
-      0, 0, 0, 0, 0, 0, 0, 0, 0x34, 0, 0x20, 0, 1, 0, 0, 0, 0, 0, 0, 0,                                      // header
-      1, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 4, 8, 0, 0x80, 4, 8, 0x5d, 0, 0, 0, 0x5d, 0, 0, 0, 5, 0, 0, 0, 0, 0x10, 0, 0,  // segment
-      0xb8, 29, 0, 0, 0, 0xcd, 0x80, 0xeb, 0xf7};
+      0x7f, 'E', 'L',  'F', 1,    1,    1,    0,    0,   0,    0,    0,    0, 0,    0, 0, 2,    0,
+      3,    0,   1,    0,   0,    0,    0x54, 0x80, 4,   8,    0x34, 0,    0, 0,    0, 0, 0,    0,
+      0,    0,   0,    0,   0x34, 0,    0x20, 0,    1,   0,    0,    0,    0, 0,    0, 0,  // header
+      1,    0,   0,    0,   0,    0,    0,    0,    0,   0x80, 4,    8,    0, 0x80, 4, 8, 0x5d, 0,
+      0,    0,   0x5d, 0,   0,    0,    5,    0,    0,   0,    0,    0x10, 0, 0,  // segment
+      0xb8, 29,  0,    0,   0,    0xcd, 0x80, 0xeb, 0xf7};
   char name[] = "/tmp/trapline_elf32_XXXXXX";
   const int fd = ::mkstemp(name);
   ASSERT_EQ(::write(fd, kProgram, sizeof kProgram), static_cast<ssize_t>(sizeof kProgram));
@@ -200,7 +203,9 @@ TEST(Traceable, AnotherUser) {
     if (::setresgid(65534, 65534, 65534) != 0 || ::setresuid(65534, 65534, 65534) != 0) return 1;
     const auto result = check_traceable(root.pid());
     if (result || result.error().code() != ErrorCode::kPermission) return 2;
-    if (result.error().text().find("belongs to user root (0), and you are nobody (65534)") == std::string::npos) return 3;
+    if (result.error().text().find("belongs to user root (0), and you are nobody (65534)") ==
+        std::string::npos)
+      return 3;
     const auto attached = Attachment::seize(hidden.pid());
     if (attached || attached.error().code() != ErrorCode::kPermission) return 4;
     if (attached.error().text().find("not dumpable") == std::string::npos) return 5;

@@ -1,17 +1,19 @@
-// A thread for ptrace calls, whose end makes the kernel let go of every thread it still traces, at whatever state.
+// A thread for ptrace calls, whose end makes the kernel let go of every thread it still traces, at
+// whatever state.
 //
-// ptrace binds a tracee to the thread that seized it, and a tracee that cannot be stopped (a vfork parent, a thread in an
-// uninterruptible wait) cannot be detached. Ending the tracing thread is the one way that always works.
+// ptrace binds a tracee to the thread that seized it, and a tracee that cannot be stopped (a vfork
+// parent, a thread in an uninterruptible wait) cannot be detached. Ending the tracing thread is the
+// one way that always works.
 
 #pragma once
 
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <type_traits>
 #include <utility>
-#include <optional>
 
 namespace trapline::target {
 
@@ -21,7 +23,8 @@ class PtraceThread {
   PtraceThread(PtraceThread&&) = delete;
   ~PtraceThread();  // waits for the running call, then ends the thread
 
-  // Runs `f` on the thread and returns what it returned. Attachments must be made, used and destroyed in such calls.
+  // Runs `f` on the thread and returns what it returned. Attachments must be made, used and
+  // destroyed in such calls.
   template <typename F>
   auto run(F&& f) -> std::invoke_result_t<F> {
     using R = std::invoke_result_t<F>;

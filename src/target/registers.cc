@@ -11,7 +11,8 @@
 namespace trapline::target {
 namespace {
 
-// include/linux/errno.h: what a system call that was interrupted leaves in rax until the kernel decides about it.
+// include/linux/errno.h: what a system call that was interrupted leaves in rax until the kernel
+// decides about it.
 constexpr std::int64_t kRestartSys = -512;
 constexpr std::int64_t kRestartNoIntr = -513;
 constexpr std::int64_t kRestartNoHand = -514;
@@ -22,7 +23,8 @@ constexpr std::int64_t kRestartBlock = -516;
 bool Registers::restarts_system_call() const {
   if (static_cast<std::int64_t>(raw.orig_rax) < 0) return false;
   const auto result = static_cast<std::int64_t>(raw.rax);
-  return result == kRestartSys || result == kRestartNoIntr || result == kRestartNoHand || result == kRestartBlock;
+  return result == kRestartSys || result == kRestartNoIntr || result == kRestartNoHand ||
+         result == kRestartBlock;
 }
 
 Result<Registers> read_registers(Tid tid) {
@@ -32,7 +34,8 @@ Result<Registers> read_registers(Tid tid) {
     return call_error(tid, "reading the registers of", errno);
   }
   if (io.iov_len != sizeof registers.raw) {
-    return Error(ErrorCode::kUnsupported, "thread " + std::to_string(tid.value) + " runs 32-bit code: not supported");
+    return Error(ErrorCode::kUnsupported,
+                 "thread " + std::to_string(tid.value) + " runs 32-bit code: not supported");
   }
   return registers;
 }

@@ -38,10 +38,11 @@ struct RseqSection {
 // Whether the thread is inside a restartable sequence. What cannot be read counts as inside.
 bool in_rseq_section(const Memory& memory, Tid tid, RemoteAddr pc) {
   RseqConfiguration configuration{};
-  if (::ptrace(static_cast<__ptrace_request>(kGetRseqConfiguration), tid.value, sizeof configuration,
-               &configuration) < 0 ||
+  if (::ptrace(static_cast<__ptrace_request>(kGetRseqConfiguration), tid.value,
+               sizeof configuration, &configuration) < 0 ||
       configuration.area == 0) {
-    return false;  // none registered, or a kernel before 5.13: then libc's are the only ones, with no sections
+    return false;  // none registered, or a kernel before 5.13: then libc's are the only ones, with
+                   // no sections
   }
   const auto section = memory.read_value<std::uint64_t>(RemoteAddr(configuration.area) + 8);
   if (!section) return true;
@@ -81,7 +82,8 @@ struct RemoteCalls::State {
   Result<> put_back();
 };
 
-// Takes a thread without seccomp filters, not in a group-stop, in no restartable sequence; as near to that as there is.
+// Takes a thread without seccomp filters, not in a group-stop, in no restartable sequence; as near
+// to that as there is.
 Result<> RemoteCalls::State::choose_thread() {
   std::vector<std::pair<int, StoppedThread*>> order;  // unfitness
   for (StoppedThread& t : process->mutable_threads()) {
@@ -91,8 +93,9 @@ Result<> RemoteCalls::State::choose_thread() {
     if (order.back().first == 0 && order.size() == kThreadsTried) break;
   }
   if (order.empty()) {
-    return Error(ErrorCode::kUnsupported, "no thread of process " + std::to_string(process->pid().value) +
-                                              " executes 64-bit code");
+    return Error(
+        ErrorCode::kUnsupported,
+        "no thread of process " + std::to_string(process->pid().value) + " executes 64-bit code");
   }
   std::ranges::sort(order);
   // Filters are usually the same in all threads: a look at some is enough.
@@ -116,7 +119,8 @@ Result<> RemoteCalls::State::choose_thread() {
   return last;
 }
 
-// The kernel aborts the section when the thread goes on (it has been scheduled out), so a moment is enough.
+// The kernel aborts the section when the thread goes on (it has been scheduled out), so a moment is
+// enough.
 Result<> RemoteCalls::State::leave_rseq(StoppedThread& t) {
   Tracees& tracees = process->tracees();
   for (int i = 0; in_rseq_section(process->memory(), t.tid, t.registers.pc()); ++i) {
@@ -149,7 +153,8 @@ Result<> RemoteCalls::State::prepare() {
   }
   const auto status = read_status(process->pid(), thread.tid);
   if (status && !status->shadow_stack) {
-    TL_TRY_ASSIGN(net, spread_net(process->memory(), thread.tid, thread.registers, signal_mask, *tracees.gadgets, maps));
+    TL_TRY_ASSIGN(net, spread_net(process->memory(), thread.tid, thread.registers, signal_mask,
+                                  *tracees.gadgets, maps));
   }
   if (net) {
     syscall = net->syscall;
@@ -158,8 +163,8 @@ Result<> RemoteCalls::State::prepare() {
   return {};
 }
 
-// Registers first, the mask second (and the other way round at the end): whenever the tracer dies in between, the safety net
-// has the right mask.
+// Registers first, the mask second (and the other way round at the end): whenever the tracer dies
+// in between, the safety net has the right mask.
 Result<> RemoteCalls::State::enter(long number, const std::array<std::uint64_t, 6>& args) {
   Registers r = thread.registers;
   r.raw.rip = syscall.value();
@@ -183,7 +188,8 @@ Result<> RemoteCalls::State::enter(long number, const std::array<std::uint64_t, 
   return {};
 }
 
-// SIGSTOP cannot be blocked, and a group-stop reports itself once more: both are answered by going on.
+// SIGSTOP cannot be blocked, and a group-stop reports itself once more: both are answered by going
+// on.
 Result<> RemoteCalls::State::run_to_syscall_stop(SyscallStop wanted, Clock::time_point deadline) {
   Tracees& tracees = process->tracees();
   int signal = 0;
@@ -242,10 +248,14 @@ Result<RemoteCalls> RemoteCalls::begin(StoppedProcess& process) {
   return RemoteCalls(std::move(state));
 }
 
-Result<std::uint64_t> RemoteCalls::run(std::string_view what, long number, const std::array<std::uint64_t, 6>& args) {
+Result<std::uint64_t> RemoteCalls::run(std::string_view what, long number,
+                                       const std::array<std::uint64_t, 6>& args) {
   State& s = *state_;
-  const auto doing = [&] { return std::string(what) + " in process " + std::to_string(s.process->pid().value); };
-  if (const auto allowed = s.gate.check(number, args, s.syscall + 2); !allowed) return allowed.error().within(doing());
+  const auto doing = [&] {
+    return std::string(what) + " in process " + std::to_string(s.process->pid().value);
+  };
+  if (const auto allowed = s.gate.check(number, args, s.syscall + 2); !allowed)
+    return allowed.error().within(doing());
   const auto deadline = Clock::now() + kCallTimeout;
   auto done = s.enter(number, args);
   if (done) done = s.run_to_syscall_stop(SyscallStop::kEntry, deadline);
@@ -257,7 +267,8 @@ Result<std::uint64_t> RemoteCalls::run(std::string_view what, long number, const
   TL_TRY_ASSIGN(const Registers after, read_registers(s.thread.tid));
   const auto result = static_cast<std::int64_t>(after.raw.rax);
   if (result < 0 && result >= -4095) {
-    return Error(ErrorCode::kOs, doing() + ": " + std::strerror(static_cast<int>(-result)), static_cast<int>(-result));
+    return Error(ErrorCode::kOs, doing() + ": " + std::strerror(static_cast<int>(-result)),
+                 static_cast<int>(-result));
   }
   return static_cast<std::uint64_t>(result);
 }

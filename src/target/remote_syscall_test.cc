@@ -27,7 +27,8 @@ using namespace std::chrono_literals;
 using testing::Shared;
 using testing::TestChild;
 
-// Counts, with values kept in general and vector registers, and checks them all the time. counters[1] counts faults.
+// Counts, with values kept in general and vector registers, and checks them all the time.
+// counters[1] counts faults.
 int compute(Shared& s) {
   const std::uint64_t a = 0x1111, b = 0x2222;
   const double half = 0.5;
@@ -89,7 +90,8 @@ TEST(RemoteCalls, RightResultsAndNothingChanged) {
       const auto bad = calls->call("close", SYS_close, 12345);
       ASSERT_FALSE(bad);
       EXPECT_EQ(bad.error().os_errno(), EBADF);
-      const auto map = calls->call("mmap", SYS_mmap, 0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, ~0ull, 0);
+      const auto map =
+          calls->call("mmap", SYS_mmap, 0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, ~0ull, 0);
       ASSERT_TRUE(map) << map.error().text();
       EXPECT_TRUE(calls->call("munmap", SYS_munmap, *map, 4096));
       ASSERT_TRUE(calls->end());
@@ -103,7 +105,8 @@ TEST(RemoteCalls, RightResultsAndNothingChanged) {
     ASSERT_TRUE(stopped->resume());
   }
   printf("five injected calls with begin and end: %lld us\n",
-         static_cast<long long>(std::chrono::duration_cast<std::chrono::microseconds>(total).count() / 50));
+         static_cast<long long>(
+             std::chrono::duration_cast<std::chrono::microseconds>(total).count() / 50));
   ASSERT_TRUE(attachment->detach());
   child.shared().stop = 1;
   EXPECT_EQ(child.wait(), 0);
@@ -201,7 +204,7 @@ TEST(RemoteCalls, SignalsDuringCallsArriveOnce) {
   static std::atomic<std::uint64_t>* received;
   TestChild child([](Shared& s) {
     received = &s.counters[10];
-    struct ::sigaction action {};
+    struct ::sigaction action{};
     action.sa_handler = [](int) { ++*received; };
     ::sigaction(SIGRTMIN + 1, &action, nullptr);
     return compute_with_mask(s);
@@ -238,7 +241,7 @@ TEST(RemoteCalls, IgnoredSigtrapStaysIgnored) {
     ::sigprocmask(SIG_BLOCK, &mask, nullptr);
     ++s.ready;
     while (s.stop == 0) ++s.counters[0];
-    struct ::sigaction action {};
+    struct ::sigaction action{};
     ::sigaction(SIGTRAP, nullptr, &action);
     ::sigprocmask(SIG_BLOCK, nullptr, &mask);
     return action.sa_handler == SIG_IGN && sigismember(&mask, SIGTRAP) == 1 ? 0 : 1;
@@ -278,13 +281,15 @@ TEST(RemoteCalls, TargetKilledMeanwhile) {
     const auto result = run();
     EXPECT_LT(Clock::now() - before, 2s);
     ASSERT_FALSE(result);
-    EXPECT_TRUE(result.error().code() == ErrorCode::kTargetGone || result.error().code() == ErrorCode::kNotFound)
+    EXPECT_TRUE(result.error().code() == ErrorCode::kTargetGone ||
+                result.error().code() == ErrorCode::kNotFound)
         << result.error().text();
     killer.join();
   }
 }
 
-// The tracer is killed at a random moment while it injects calls: the target must compute on, all registers right.
+// The tracer is killed at a random moment while it injects calls: the target must compute on, all
+// registers right.
 TEST(RemoteCalls, TracerKilledMeanwhile) {
   std::minstd_rand random(3);
   TestChild child(compute_with_mask);
@@ -372,7 +377,8 @@ TEST(RemoteCalls, LeavesRestartableSequences) {
     static Area area;
     static Section section;
     // libc has registered its own: take it off, or registration fails.
-    if (const auto* offset = static_cast<const std::ptrdiff_t*>(::dlsym(RTLD_DEFAULT, "__rseq_offset"))) {
+    if (const auto* offset =
+            static_cast<const std::ptrdiff_t*>(::dlsym(RTLD_DEFAULT, "__rseq_offset"))) {
       char* self;
       asm("mov %%fs:0, %0" : "=r"(self));
       ::syscall(SYS_rseq, self + *offset, 32, 1, 0x53053053);
@@ -391,7 +397,8 @@ TEST(RemoteCalls, LeavesRestartableSequences) {
         "4: incq (%[count])\n jmp 0b\n"
         "3:\n"
         :
-        : [section] "r"(&section), [area] "r"(&area), [stop] "r"(&s.stop), [count] "r"(&s.counters[0])
+        :
+        [section] "r"(&section), [area] "r"(&area), [stop] "r"(&s.stop), [count] "r"(&s.counters[0])
         : "rax", "rcx", "memory", "cc");
     return 0;
   });
@@ -426,7 +433,8 @@ int install_filter(std::initializer_list<::sock_filter> program) {
 
 // Kills for `number`, allows the rest.
 int install_killer(unsigned number) {
-  return install_filter({BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+  return install_filter({BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+                         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)});
 }
@@ -511,22 +519,27 @@ TEST(Seccomp, FilterMachine) {
   data.args[2] = 0x1'0000'0005;
   const std::vector<::sock_filter> by_argument{
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(::seccomp_data, args[2])),
-      BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 4),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 4, 0, 1),
+      BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 4), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 4, 0, 1),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 13),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
   EXPECT_EQ(run_filter(by_argument, data), SECCOMP_RET_ERRNO | 13u);
   data.args[2] = 3;
   EXPECT_EQ(run_filter(by_argument, data), SECCOMP_RET_ALLOW);
-  const std::vector<::sock_filter> with_memory{
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0), BPF_STMT(BPF_ST, 3),     BPF_STMT(BPF_LD | BPF_IMM, 100),
-      BPF_STMT(BPF_LDX | BPF_MEM, 3),        BPF_STMT(BPF_ALU | BPF_SUB | BPF_X, 0), BPF_STMT(BPF_MISC | BPF_TAX, 0),
-      BPF_STMT(BPF_LD | BPF_IMM, 0),         BPF_STMT(BPF_MISC | BPF_TXA, 0),        BPF_STMT(BPF_RET | BPF_A, 0)};
+  const std::vector<::sock_filter> with_memory{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+                                               BPF_STMT(BPF_ST, 3),
+                                               BPF_STMT(BPF_LD | BPF_IMM, 100),
+                                               BPF_STMT(BPF_LDX | BPF_MEM, 3),
+                                               BPF_STMT(BPF_ALU | BPF_SUB | BPF_X, 0),
+                                               BPF_STMT(BPF_MISC | BPF_TAX, 0),
+                                               BPF_STMT(BPF_LD | BPF_IMM, 0),
+                                               BPF_STMT(BPF_MISC | BPF_TXA, 0),
+                                               BPF_STMT(BPF_RET | BPF_A, 0)};
   EXPECT_EQ(run_filter(with_memory, data), 91u);
   EXPECT_EQ(run_filter({}, data), SECCOMP_RET_KILL_PROCESS);
   const std::vector<::sock_filter> beyond{BPF_STMT(BPF_JMP | BPF_JA, 100)};
   EXPECT_EQ(run_filter(beyond, data), SECCOMP_RET_KILL_PROCESS);
-  const std::vector<::sock_filter> by_zero{BPF_STMT(BPF_ALU | BPF_DIV | BPF_X, 0), BPF_STMT(BPF_RET | BPF_A, 0)};
+  const std::vector<::sock_filter> by_zero{BPF_STMT(BPF_ALU | BPF_DIV | BPF_X, 0),
+                                           BPF_STMT(BPF_RET | BPF_A, 0)};
   EXPECT_EQ(run_filter(by_zero, data), SECCOMP_RET_KILL_PROCESS);
 }
 

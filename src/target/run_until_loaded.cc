@@ -1,9 +1,11 @@
 // run_until_loaded: from an exec event to the executable's entry point.
 //
-// An int3 is put there and taken away again when it is hit; the page is then given back. (Debug registers would leave memory alone,
-// but virtual machines accept them and never fire.) Children that library initialisers fork meanwhile get the original byte
-// and are let go of. The kernel resets the handler of a SIGTRAP that is blocked or ignored when one comes: a blocked
-// one is unblocked for the time being, an ignored one ignored again afterwards by an injected rt_sigaction.
+// An int3 is put there and taken away again when it is hit; the page is then given back. (Debug
+// registers would leave memory alone, but virtual machines accept them and never fire.) Children
+// that library initialisers fork meanwhile get the original byte and are let go of. The kernel
+// resets the handler of a SIGTRAP that is blocked or ignored when one comes: a blocked one is
+// unblocked for the time being, an ignored one ignored again afterwards by an injected
+// rt_sigaction.
 
 #include <signal.h>
 #include <sys/ptrace.h>
@@ -27,7 +29,8 @@ using namespace std::chrono_literals;
 
 constexpr std::byte kInt3{0xcc};
 constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kScratchBelow = 16 * 1024;  // under the stack pointer, far from what RemoteCalls keeps there
+constexpr std::uint64_t kScratchBelow =
+    16 * 1024;  // under the stack pointer, far from what RemoteCalls keeps there
 constexpr std::uint64_t kSigtrapBit = 1ull << (SIGTRAP - 1);
 
 enum class Reached : std::uint8_t { kEntry, kAnotherExec };
@@ -38,7 +41,10 @@ constexpr std::array<std::uint64_t, 4> kIgnore{1, 0, 0, 0};
 class EntryRun {
  public:
   EntryRun(Attachment& attachment, Clock::time_point deadline)
-      : attachment_(attachment), tracees_(attachment.tracees()), deadline_(deadline), follow_(tracees_.follow) {
+      : attachment_(attachment),
+        tracees_(attachment.tracees()),
+        deadline_(deadline),
+        follow_(tracees_.follow) {
     tracees_.follow.traps = true;
     tracees_.follow.exec = true;
   }
@@ -176,7 +182,8 @@ Result<Reached> EntryRun::run() {
     (void)clear();
     block_trap_again(*stopped);
   }
-  return Error(ErrorCode::kTimeout, "process " + std::to_string(tracees_.pid.value) + " (" + command_name(tracees_.pid) +
+  return Error(ErrorCode::kTimeout, "process " + std::to_string(tracees_.pid.value) + " (" +
+                                        command_name(tracees_.pid) +
                                         ") has not reached its entry point in time");
 }
 
@@ -186,7 +193,8 @@ Result<> EntryRun::ignore_trap_again(RemoteCalls& calls) {
   std::array<std::byte, sizeof kIgnore> old{};
   TL_TRY(process.memory().read(at, old));
   TL_TRY(process.memory().write(at, std::as_bytes(std::span(kIgnore))));
-  TL_TRY(calls.call("rt_sigaction", SYS_rt_sigaction, SIGTRAP, at.value(), 0, sizeof(std::uint64_t)));
+  TL_TRY(
+      calls.call("rt_sigaction", SYS_rt_sigaction, SIGTRAP, at.value(), 0, sizeof(std::uint64_t)));
   return process.memory().write(at, old);
 }
 
@@ -211,7 +219,8 @@ Result<StoppedProcess> run_until_loaded(Attachment& attachment, std::chrono::mil
   const auto it = tracees.threads.find(tracees.pid.value);
   if (it == tracees.threads.end()) return gone(tracees.pid);
   if (it->second.state != TraceeState::kHeld) {
-    return Error(ErrorCode::kInternal, "run_until_loaded of a process that is not at an exec event");
+    return Error(ErrorCode::kInternal,
+                 "run_until_loaded of a process that is not at an exec event");
   }
   EntryRun run(attachment, Clock::now() + timeout);
   for (;;) {
@@ -219,7 +228,8 @@ Result<StoppedProcess> run_until_loaded(Attachment& attachment, std::chrono::mil
     if (reached == Reached::kEntry) break;
   }
   TL_TRY_ASSIGN(StoppedProcess stopped, attachment.stop());
-  if (const auto tidied = run.tidy(stopped); !tidied && tidied.error().code() == ErrorCode::kTargetGone) {
+  if (const auto tidied = run.tidy(stopped);
+      !tidied && tidied.error().code() == ErrorCode::kTargetGone) {
     return tidied.error();
   }
   return stopped;

@@ -16,7 +16,8 @@ namespace {
 constexpr std::uint64_t kRedZone = 128;
 constexpr std::uint64_t kRoomBelow = 64;  // left free under the frame
 
-// struct ucontext as the kernel writes it on x86-64 (arch/x86/include/uapi/asm/{ucontext,sigcontext}.h).
+// struct ucontext as the kernel writes it on x86-64
+// (arch/x86/include/uapi/asm/{ucontext,sigcontext}.h).
 struct UserContext {
   std::uint64_t flags = 1 | 2 | 4;  // UC_FP_XSTATE | UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS
   std::uint64_t link = 0;
@@ -24,7 +25,8 @@ struct UserContext {
   std::int32_t stack_flags = 0x7f;  // invalid: sigreturn then leaves the signal stack as it is
   std::int32_t pad = 0;
   std::uint64_t stack_size = 0;
-  std::uint64_t r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip, eflags;
+  std::uint64_t r8, r9, r10, r11, r12, r13, r14, r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip,
+      eflags;
   std::uint16_t cs, gs = 0, fs = 0, ss;
   std::uint64_t error = 0, trap = 0, oldmask = 0, cr2 = 0;
   std::uint64_t fpstate = 0;
@@ -55,7 +57,8 @@ std::size_t xsave_size(std::uint64_t features) {
     if ((features >> i & 1) == 0) continue;
     unsigned bytes = 0, offset = 0, flags = 0, unused = 0;
     __cpuid_count(0xd, i, bytes, offset, flags, unused);
-    if ((flags & 1) == 0) size = std::max<std::size_t>(size, offset + bytes);  // not a supervisor state
+    if ((flags & 1) == 0)
+      size = std::max<std::size_t>(size, offset + bytes);  // not a supervisor state
   }
   return size;
 }
@@ -64,7 +67,8 @@ std::size_t xsave_size(std::uint64_t features) {
 std::vector<std::byte> read_xsave(Tid tid) {
   std::vector<std::byte> area(64 * 1024);
   ::iovec io{area.data(), area.size()};
-  if (::ptrace(PTRACE_GETREGSET, tid.value, NT_X86_XSTATE, &io) != 0 || io.iov_len < kSmallestXsave) return {};
+  if (::ptrace(PTRACE_GETREGSET, tid.value, NT_X86_XSTATE, &io) != 0 || io.iov_len < kSmallestXsave)
+    return {};
   unsigned low = 0, high = 0, unused1 = 0, unused2 = 0;
   __cpuid_count(0xd, 0, low, unused1, unused2, high);
   const std::uint64_t features = (static_cast<std::uint64_t>(high) << 32 | low) & ~kDynamicFeatures;
@@ -87,8 +91,10 @@ std::vector<std::byte> read_xsave(Tid tid) {
 UserContext context_of(const Registers& registers, std::uint64_t signal_mask) {
   const auto& r = registers.raw;
   UserContext c{};
-  c.r8 = r.r8, c.r9 = r.r9, c.r10 = r.r10, c.r11 = r.r11, c.r12 = r.r12, c.r13 = r.r13, c.r14 = r.r14, c.r15 = r.r15;
-  c.rdi = r.rdi, c.rsi = r.rsi, c.rbp = r.rbp, c.rbx = r.rbx, c.rdx = r.rdx, c.rax = r.rax, c.rcx = r.rcx;
+  c.r8 = r.r8, c.r9 = r.r9, c.r10 = r.r10, c.r11 = r.r11, c.r12 = r.r12, c.r13 = r.r13,
+  c.r14 = r.r14, c.r15 = r.r15;
+  c.rdi = r.rdi, c.rsi = r.rsi, c.rbp = r.rbp, c.rbx = r.rbx, c.rdx = r.rdx, c.rax = r.rax,
+  c.rcx = r.rcx;
   c.rsp = r.rsp, c.rip = r.rip, c.eflags = r.eflags;
   c.cs = static_cast<std::uint16_t>(r.cs), c.ss = static_cast<std::uint16_t>(r.ss);
   if (registers.restarts_system_call()) {
@@ -112,13 +118,15 @@ Result<std::optional<SafetyNet>> spread_net(Memory& memory, Tid tid, const Regis
                                             std::uint64_t signal_mask, const Gadgets& gadgets,
                                             std::span<const Mapping> maps) {
   const bool direct = gadgets.sigreturn.value() != 0;
-  if (gadgets.syscall_return.value() == 0 || (!direct && gadgets.pop_rax_return.value() == 0)) return std::nullopt;
+  if (gadgets.syscall_return.value() == 0 || (!direct && gadgets.pop_rax_return.value() == 0))
+    return std::nullopt;
   const auto xsave = read_xsave(tid);
   if (xsave.empty()) return std::nullopt;
 
   const Mapping* stack = find_mapping(maps, registers.sp() - kRedZone);
   const std::uint64_t need = sizeof(UserContext) + xsave.size() + 256 + kRedZone + kRoomBelow;
-  if (stack == nullptr || !stack->writable || stack->shared || registers.sp() - stack->range.start < need) {
+  if (stack == nullptr || !stack->writable || stack->shared ||
+      registers.sp() - stack->range.start < need) {
     return std::nullopt;
   }
   const RemoteAddr xsave_at((registers.sp().value() - kRedZone - xsave.size()) & ~63ull);
@@ -145,6 +153,8 @@ Result<std::optional<SafetyNet>> spread_net(Memory& memory, Tid tid, const Regis
   return net;
 }
 
-Result<> fold_net(Memory& memory, const SafetyNet& net) { return memory.write(net.stack_pointer, net.original); }
+Result<> fold_net(Memory& memory, const SafetyNet& net) {
+  return memory.write(net.stack_pointer, net.original);
+}
 
 }  // namespace trapline::target

@@ -42,14 +42,15 @@ bool read_filters(Tid tid, std::vector<std::vector<::sock_filter>>& out) {
     const long n = ::ptrace(static_cast<__ptrace_request>(kGetFilter), tid.value, i, nullptr);
     if (n < 0) return errno == ENOENT && i > 0;
     std::vector<::sock_filter> program(static_cast<std::size_t>(n));
-    if (::ptrace(static_cast<__ptrace_request>(kGetFilter), tid.value, i, program.data()) < 0) return false;
+    if (::ptrace(static_cast<__ptrace_request>(kGetFilter), tid.value, i, program.data()) < 0)
+      return false;
     out.push_back(std::move(program));
   }
   return false;
 }
 
-// The call in a child that is thrown away: its arguments mean nothing there, so it may fail or crash, but a filter
-// decides by number and argument values alone.
+// The call in a child that is thrown away: its arguments mean nothing there, so it may fail or
+// crash, but a filter decides by number and argument values alone.
 bool trial_allows(long number, const std::array<std::uint64_t, 6>& args) {
   const pid_t child = static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
   if (child < 0) return false;
@@ -70,7 +71,8 @@ bool trial_allows(long number, const std::array<std::uint64_t, 6>& args) {
     signals.pause(deadline);
   }
   if (WIFEXITED(status)) return WEXITSTATUS(status) != kRefused;
-  return WTERMSIG(status) == SIGSEGV || WTERMSIG(status) == SIGBUS;  // the call was let through and took memory away
+  return WTERMSIG(status) == SIGSEGV ||
+         WTERMSIG(status) == SIGBUS;  // the call was let through and took memory away
 }
 
 class Machine {
@@ -91,8 +93,12 @@ class Machine {
 bool Machine::load(const ::sock_filter& in) {
   std::uint32_t value = 0;
   switch (BPF_MODE(in.code)) {
-    case BPF_IMM: value = in.k; break;
-    case BPF_LEN: value = sizeof(::seccomp_data); break;
+    case BPF_IMM:
+      value = in.k;
+      break;
+    case BPF_LEN:
+      value = sizeof(::seccomp_data);
+      break;
     case BPF_MEM:
       if (in.k >= memory_.size()) return false;
       value = memory_[in.k];
@@ -101,7 +107,8 @@ bool Machine::load(const ::sock_filter& in) {
       if (in.k % 4 != 0 || in.k / 4 >= words_.size()) return false;
       value = words_[in.k / 4];
       break;
-    default: return false;
+    default:
+      return false;
   }
   (BPF_CLASS(in.code) == BPF_LD ? a_ : x_) = value;
   return true;
@@ -109,9 +116,15 @@ bool Machine::load(const ::sock_filter& in) {
 
 bool Machine::alu(std::uint16_t code, std::uint32_t operand) {
   switch (BPF_OP(code)) {
-    case BPF_ADD: a_ += operand; return true;
-    case BPF_SUB: a_ -= operand; return true;
-    case BPF_MUL: a_ *= operand; return true;
+    case BPF_ADD:
+      a_ += operand;
+      return true;
+    case BPF_SUB:
+      a_ -= operand;
+      return true;
+    case BPF_MUL:
+      a_ *= operand;
+      return true;
     case BPF_DIV:
       if (operand == 0) return false;
       a_ /= operand;
@@ -120,23 +133,41 @@ bool Machine::alu(std::uint16_t code, std::uint32_t operand) {
       if (operand == 0) return false;
       a_ %= operand;
       return true;
-    case BPF_OR: a_ |= operand; return true;
-    case BPF_AND: a_ &= operand; return true;
-    case BPF_XOR: a_ ^= operand; return true;
-    case BPF_LSH: a_ = operand < 32 ? a_ << operand : 0; return true;
-    case BPF_RSH: a_ = operand < 32 ? a_ >> operand : 0; return true;
-    case BPF_NEG: a_ = 0 - a_; return true;
-    default: return false;
+    case BPF_OR:
+      a_ |= operand;
+      return true;
+    case BPF_AND:
+      a_ &= operand;
+      return true;
+    case BPF_XOR:
+      a_ ^= operand;
+      return true;
+    case BPF_LSH:
+      a_ = operand < 32 ? a_ << operand : 0;
+      return true;
+    case BPF_RSH:
+      a_ = operand < 32 ? a_ >> operand : 0;
+      return true;
+    case BPF_NEG:
+      a_ = 0 - a_;
+      return true;
+    default:
+      return false;
   }
 }
 
 bool Machine::jump_taken(std::uint16_t code, std::uint32_t a, std::uint32_t operand) {
   switch (BPF_OP(code)) {
-    case BPF_JEQ: return a == operand;
-    case BPF_JGT: return a > operand;
-    case BPF_JGE: return a >= operand;
-    case BPF_JSET: return (a & operand) != 0;
-    default: return false;
+    case BPF_JEQ:
+      return a == operand;
+    case BPF_JGT:
+      return a > operand;
+    case BPF_JGE:
+      return a >= operand;
+    case BPF_JSET:
+      return (a & operand) != 0;
+    default:
+      return false;
   }
 }
 
@@ -161,9 +192,13 @@ std::uint32_t Machine::run(std::span<const ::sock_filter> program) {
       case BPF_JMP:
         pc += BPF_OP(in.code) == BPF_JA ? in.k : jump_taken(in.code, a_, operand) ? in.jt : in.jf;
         break;
-      case BPF_RET: return BPF_RVAL(in.code) == BPF_A ? a_ : in.k;
-      case BPF_MISC: (BPF_MISCOP(in.code) == BPF_TAX ? x_ : a_) = BPF_MISCOP(in.code) == BPF_TAX ? a_ : x_; break;
-      default: return kBad;
+      case BPF_RET:
+        return BPF_RVAL(in.code) == BPF_A ? a_ : in.k;
+      case BPF_MISC:
+        (BPF_MISCOP(in.code) == BPF_TAX ? x_ : a_) = BPF_MISCOP(in.code) == BPF_TAX ? a_ : x_;
+        break;
+      default:
+        return kBad;
     }
   }
   return kBad;
@@ -182,7 +217,8 @@ Result<SeccompGate> SeccompGate::open(Pid pid, Tid tid) {
   if (status.seccomp == 0) return gate;
   const std::string name = "process " + std::to_string(pid.value) + " (" + status.name + ")";
   if (status.seccomp == 1) {
-    return Error(ErrorCode::kUnsupported, name + " is in seccomp's strict mode: nothing can be mapped into it");
+    return Error(ErrorCode::kUnsupported,
+                 name + " is in seccomp's strict mode: nothing can be mapped into it");
   }
   if (read_filters(tid, gate.filters_)) {
     gate.how_ = How::kEvaluate;
@@ -193,12 +229,16 @@ Result<SeccompGate> SeccompGate::open(Pid pid, Tid tid) {
     gate.how_ = How::kTry;
     return gate;
   }
-  return Error(ErrorCode::kUnsupported,
-               name + " has seccomp filters, which may forbid (or kill for) the system calls that map a probe's code "
-                      "into it: run trapline as root, which can read the filters, or inside the same sandbox");
+  return Error(
+      ErrorCode::kUnsupported,
+      name +
+          " has seccomp filters, which may forbid (or kill for) the system calls that map a "
+          "probe's code "
+          "into it: run trapline as root, which can read the filters, or inside the same sandbox");
 }
 
-Result<> SeccompGate::check(long number, const std::array<std::uint64_t, 6>& args, RemoteAddr pc) const {
+Result<> SeccompGate::check(long number, const std::array<std::uint64_t, 6>& args,
+                            RemoteAddr pc) const {
   bool allowed = true;
   if (how_ == How::kEvaluate) {
     ::seccomp_data data{};
@@ -214,9 +254,10 @@ Result<> SeccompGate::check(long number, const std::array<std::uint64_t, 6>& arg
     allowed = trial_allows(number, args);
   }
   if (allowed) return {};
-  return Error(ErrorCode::kUnsupported, "process " + std::to_string(pid_.value) +
-                                            " has a seccomp filter that does not allow system call number " +
-                                            std::to_string(number) + ", which mapping a probe's code needs");
+  return Error(ErrorCode::kUnsupported,
+               "process " + std::to_string(pid_.value) +
+                   " has a seccomp filter that does not allow system call number " +
+                   std::to_string(number) + ", which mapping a probe's code needs");
 }
 
 }  // namespace trapline::target

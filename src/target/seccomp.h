@@ -1,9 +1,12 @@
-// Whether a thread's seccomp filters allow an injected system call: they apply to it, and may kill for it.
+// Whether a thread's seccomp filters allow an injected system call: they apply to it, and may kill
+// for it.
 //
 // Three ways to know, best first:
 //   - the thread has no filters;
-//   - a privileged tracer reads them (PTRACE_SECCOMP_GET_FILTER) and evaluates them for the exact call;
-//   - the tracer lives under what looks like the same filters (their number, the pid namespace and the cgroup are equal: every
+//   - a privileged tracer reads them (PTRACE_SECCOMP_GET_FILTER) and evaluates them for the exact
+//   call;
+//   - the tracer lives under what looks like the same filters (their number, the pid namespace and
+//   the cgroup are equal: every
 //     process of a container): a forked child of the tracer makes the call first.
 // Else the call is refused: kUnsupported.
 // Sources: seccomp(2), kernel/seccomp.c (seccomp_run_filters), bpf(2) classic.
@@ -39,8 +42,8 @@ class SeccompGate {
   std::vector<std::vector<::sock_filter>> filters_;
 };
 
-// What one classic BPF program returns for a call (SECCOMP_RET_*). A program that the kernel would not have accepted gives
-// SECCOMP_RET_KILL_PROCESS.
+// What one classic BPF program returns for a call (SECCOMP_RET_*). A program that the kernel would
+// not have accepted gives SECCOMP_RET_KILL_PROCESS.
 std::uint32_t run_filter(std::span<const ::sock_filter> program, const ::seccomp_data& data);
 
 }  // namespace trapline::target

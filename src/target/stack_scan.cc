@@ -20,7 +20,8 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t kRedZone = 128;
 constexpr std::size_t kBlockWords = 64 * 1024;
-// cs, gs, fs, ss of 64-bit code as they lie in a signal frame's sigcontext; rsp is 3 words before, rip 2.
+// cs, gs, fs, ss of 64-bit code as they lie in a signal frame's sigcontext; rsp is 3 words before,
+// rip 2.
 constexpr std::uint64_t kFrameSegments = 0x002b'0000'0000'0033;
 constexpr std::size_t kMaxStacks = 16;  // of one thread: signal frames may nest
 constexpr auto kStepTimeout = 200ms;
@@ -36,7 +37,8 @@ class Scanner {
   Scanner(const Memory& memory, std::span<const Mapping> maps, std::span<const AddressRange> ranges,
           const ScanOptions& options)
       : memory_(memory), maps_(maps), ranges_(ranges), options_(options), words_(kBlockWords) {
-    if (!ranges.empty()) lowest_ = ranges.front().start.value(), span_ = ranges.back().end.value() - lowest_;
+    if (!ranges.empty())
+      lowest_ = ranges.front().start.value(), span_ = ranges.back().end.value() - lowest_;
   }
 
   void thread(const StoppedThread& t);
@@ -54,8 +56,9 @@ class Scanner {
   const ScanOptions& options_;
   std::uint64_t lowest_ = 0, span_ = 0;
   std::vector<std::uint64_t> words_;
-  std::vector<RemoteAddr> more_stacks_;  // stack pointers saved in signal frames of the thread being scanned
-  std::set<RemoteAddr> scanned_;         // mappings of its stacks
+  std::vector<RemoteAddr>
+      more_stacks_;  // stack pointers saved in signal frames of the thread being scanned
+  std::set<RemoteAddr> scanned_;  // mappings of its stacks
   ScanResult result_;
 };
 
@@ -79,8 +82,8 @@ void Scanner::thread(const StoppedThread& t) {
   }
 }
 
-// From the red zone to the end of the mapping. A stack pointer that leads to no memory (a thread about to be killed
-// by it) has nothing to be scanned.
+// From the red zone to the end of the mapping. A stack pointer that leads to no memory (a thread
+// about to be killed by it) has nothing to be scanned.
 void Scanner::stack(Tid tid, RemoteAddr sp) {
   const Mapping* m = find_mapping(maps_, sp);
   if (m == nullptr) m = find_mapping(maps_, sp - 1);  // empty: at the very end of its memory
@@ -137,8 +140,8 @@ bool inside(std::span<const AddressRange> windows, RemoteAddr pc) {
   return i && windows[*i].start != pc;
 }
 
-// One thread, by single steps, all signals blocked but those that an instruction itself causes: the kernel would reset their
-// handlers if they came while blocked.
+// One thread, by single steps, all signals blocked but those that an instruction itself causes: the
+// kernel would reset their handlers if they came while blocked.
 class Mover {
  public:
   Mover(StoppedProcess& process, StoppedThread& t) : process_(process), t_(t) {}
@@ -157,7 +160,8 @@ Result<bool> Mover::step_out(std::span<const AddressRange> windows, int max_step
   Tracees& tracees = process_.tracees();
   for (int i = 0; i < max_steps; ++i) {
     if (must_not_be_stepped(process_.memory(), t_.registers.pc())) return false;
-    if (::ptrace(PTRACE_SINGLESTEP, t_.tid.value, nullptr, nullptr) != 0) return call_error(t_.tid, "stepping", errno);
+    if (::ptrace(PTRACE_SINGLESTEP, t_.tid.value, nullptr, nullptr) != 0)
+      return call_error(t_.tid, "stepping", errno);
     TL_TRY_ASSIGN(const int status, tracees.wait_for(t_.tid, Clock::now() + kStepTimeout));
     TL_TRY_ASSIGN(t_.registers, read_registers(t_.tid));
     if (status >> 16 == PTRACE_EVENT_STOP) continue;  // a group-stop reports itself first
@@ -176,13 +180,15 @@ Result<bool> Mover::move(std::span<const AddressRange> windows, int max_steps) {
     return call_error(t_.tid, "reading the signal mask of", errno);
   }
   std::uint64_t blocked = ~0ull;
-  for (const int signal : {SIGTRAP, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGSYS}) blocked &= ~(1ull << (signal - 1));
+  for (const int signal : {SIGTRAP, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGSYS})
+    blocked &= ~(1ull << (signal - 1));
   if (::ptrace(PTRACE_SETSIGMASK, t_.tid.value, sizeof blocked, &blocked) != 0) {
     return call_error(t_.tid, "setting the signal mask of", errno);
   }
   auto out = step_out(windows, max_steps);
   if (!out && out.error().code() == ErrorCode::kTargetGone) return out;
-  // Before the signal of a fault is delivered: its handler's frame keeps the mask (and this pc, for a scan to find).
+  // Before the signal of a fault is delivered: its handler's frame keeps the mask (and this pc, for
+  // a scan to find).
   if (::ptrace(PTRACE_SETSIGMASK, t_.tid.value, sizeof mask, &mask) != 0) {
     return call_error(t_.tid, "restoring the signal mask of", errno);
   }
@@ -202,7 +208,8 @@ Result<ScanResult> scan_threads(StoppedProcess& process, std::span<const Address
   return scanner.take();
 }
 
-Result<std::vector<Tid>> move_out(StoppedProcess& process, std::span<const AddressRange> windows, int max_steps) {
+Result<std::vector<Tid>> move_out(StoppedProcess& process, std::span<const AddressRange> windows,
+                                  int max_steps) {
   std::vector<Tid> stuck;
   for (StoppedThread& t : process.mutable_threads()) {
     if (!inside(windows, t.registers.pc()) && !inside(windows, t.registers.resume_pc())) continue;

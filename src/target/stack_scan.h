@@ -1,11 +1,13 @@
-// Where stopped threads are, or will return to, inside given ranges: before bytes there are changed or freed.
+// Where stopped threads are, or will return to, inside given ranges: before bytes there are changed
+// or freed.
 //
-// For each thread: its pc (and the `syscall` it will execute again), and every word from rsp - 128 (the red zone) to the
-// end of the stack's mapping; where a signal frame on that stack tells of an interrupted stack in another mapping, that too;
-// and further ranges that the caller knows (signal stacks). Any word that looks like an address in a range
-// counts: the scan errs on the safe side. A PC saved in a signal frame is such a word.
-// Limits: at most `max_stack` bytes a stack are read (then `complete` is false); stacks that no thread is on (inactive
-// fibers) are not seen, which matters only for code that can be switched away from.
+// For each thread: its pc (and the `syscall` it will execute again), and every word from rsp - 128
+// (the red zone) to the end of the stack's mapping; where a signal frame on that stack tells of an
+// interrupted stack in another mapping, that too; and further ranges that the caller knows (signal
+// stacks). Any word that looks like an address in a range counts: the scan errs on the safe side. A
+// PC saved in a signal frame is such a word. Limits: at most `max_stack` bytes a stack are read
+// (then `complete` is false); stacks that no thread is on (inactive fibers) are not seen, which
+// matters only for code that can be switched away from.
 
 #pragma once
 
@@ -24,8 +26,8 @@ struct ScanHit {
   enum class Where : std::uint8_t { kPc, kStack };
   Tid tid;
   Where where;
-  RemoteAddr value;        // the address inside a range
-  RemoteAddr location;     // kStack: of the word
+  RemoteAddr value;         // the address inside a range
+  RemoteAddr location;      // kStack: of the word
   std::size_t range_index;  // into the ranges given
 };
 
@@ -39,14 +41,16 @@ struct ScanOptions {
   std::span<const AddressRange> more_memory;  // signal stacks and the like, read whole
 };
 
-// `ranges`: sorted by start, not overlapping. A hit is an address strictly inside [start, end); for a patch window, whose first
-// byte is a legal place to be, pass [start + 1, end).
+// `ranges`: sorted by start, not overlapping. A hit is an address strictly inside [start, end); for
+// a patch window, whose first byte is a legal place to be, pass [start + 1, end).
 Result<ScanResult> scan_threads(StoppedProcess& process, std::span<const AddressRange> ranges,
                                 const ScanOptions& options = {});
 
-// Single-steps each thread whose pc is in [start + 1, end) of a window (sorted, not overlapping) until it is out.
-// Returns the threads that could not be moved: in a system call that will restart inside, out of `max_steps`, or with SIGTRAP
-// ignored (a step would reset that). Signals stay pending meanwhile.
-Result<std::vector<Tid>> move_out(StoppedProcess& process, std::span<const AddressRange> windows, int max_steps = 64);
+// Single-steps each thread whose pc is in [start + 1, end) of a window (sorted, not overlapping)
+// until it is out. Returns the threads that could not be moved: in a system call that will restart
+// inside, out of `max_steps`, or with SIGTRAP ignored (a step would reset that). Signals stay
+// pending meanwhile.
+Result<std::vector<Tid>> move_out(StoppedProcess& process, std::span<const AddressRange> windows,
+                                  int max_steps = 64);
 
 }  // namespace trapline::target

@@ -21,16 +21,25 @@ using testing::TestChild;
 
 // A page of code whose instructions the tests know.
 struct Code {
-  unsigned char* page = static_cast<unsigned char*>(
-      ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  void put(std::size_t at, std::initializer_list<unsigned char> bytes) { std::copy(bytes.begin(), bytes.end(), page + at); }
-  std::uint64_t at(std::size_t offset) const { return reinterpret_cast<std::uint64_t>(page) + offset; }
-  AddressRange range(std::size_t from, std::size_t to) const { return {RemoteAddr(at(from)), RemoteAddr(at(to))}; }
+  unsigned char* page = static_cast<unsigned char*>(::mmap(
+      nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  void put(std::size_t at, std::initializer_list<unsigned char> bytes) {
+    std::copy(bytes.begin(), bytes.end(), page + at);
+  }
+  std::uint64_t at(std::size_t offset) const {
+    return reinterpret_cast<std::uint64_t>(page) + offset;
+  }
+  AddressRange range(std::size_t from, std::size_t to) const {
+    return {RemoteAddr(at(from)), RemoteAddr(at(to))};
+  }
   ~Code() { ::munmap(page, 4096); }
 };
 
-// 0: xor eax,eax  2: inc rax (3)  5: inc rcx (3)  8: nop  9: jmp 2: a loop of four instructions, 11 bytes
-void put_loop(Code& code) { code.put(0, {0x31, 0xc0, 0x48, 0xff, 0xc0, 0x48, 0xff, 0xc1, 0x90, 0xeb, 0xf7}); }
+// 0: xor eax,eax  2: inc rax (3)  5: inc rcx (3)  8: nop  9: jmp 2: a loop of four instructions, 11
+// bytes
+void put_loop(Code& code) {
+  code.put(0, {0x31, 0xc0, 0x48, 0xff, 0xc0, 0x48, 0xff, 0xc1, 0x90, 0xeb, 0xf7});
+}
 
 template <typename F>
 void with_stopped(Pid pid, F f) {
@@ -67,12 +76,13 @@ TEST(StackScan, FindsThePcAndReturnAddresses) {
     ASSERT_NE(back, result->hits.end());
     EXPECT_EQ(back->where, ScanHit::Where::kStack);
     EXPECT_EQ(back->range_index, 1u);
-    EXPECT_FALSE(std::ranges::any_of(result->hits, [](const ScanHit& h) { return h.range_index == 2; }));
+    EXPECT_FALSE(
+        std::ranges::any_of(result->hits, [](const ScanHit& h) { return h.range_index == 2; }));
   });
 }
 
-// The handler runs on another stack; the interrupted pc is in the signal frame there, and a return address that matters on the
-// stack that was interrupted.
+// The handler runs on another stack; the interrupted pc is in the signal frame there, and a return
+// address that matters on the stack that was interrupted.
 TEST(StackScan, LooksBehindSignalFrames) {
   Code code;
   put_loop(code);
@@ -80,9 +90,11 @@ TEST(StackScan, LooksBehindSignalFrames) {
   static std::atomic<std::uint64_t>* entered;
   TestChild child([&](Shared& s) {
     entered = &s.counters[0];
-    const ::stack_t stack{::mmap(nullptr, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 0, 65536};
+    const ::stack_t stack{
+        ::mmap(nullptr, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 0,
+        65536};
     ::sigaltstack(&stack, nullptr);
-    struct ::sigaction action {};
+    struct ::sigaction action{};
     action.sa_flags = SA_ONSTACK;
     action.sa_handler = [](int) {
       ++*entered;
@@ -101,9 +113,12 @@ TEST(StackScan, LooksBehindSignalFrames) {
   with_stopped(child.pid(), [&](StoppedProcess& p) {
     const auto result = scan_threads(p, ranges);
     ASSERT_TRUE(result);
-    EXPECT_FALSE(std::ranges::any_of(result->hits, [](const ScanHit& h) { return h.where == ScanHit::Where::kPc; }));
-    EXPECT_TRUE(std::ranges::any_of(result->hits, [](const ScanHit& h) { return h.range_index == 0; }));
-    EXPECT_TRUE(std::ranges::any_of(result->hits, [&](const ScanHit& h) { return h.value.value() == code.at(0x106); }));
+    EXPECT_FALSE(std::ranges::any_of(
+        result->hits, [](const ScanHit& h) { return h.where == ScanHit::Where::kPc; }));
+    EXPECT_TRUE(
+        std::ranges::any_of(result->hits, [](const ScanHit& h) { return h.range_index == 0; }));
+    EXPECT_TRUE(std::ranges::any_of(
+        result->hits, [&](const ScanHit& h) { return h.value.value() == code.at(0x106); }));
   });
 }
 
@@ -156,7 +171,8 @@ TEST(MoveOut, StepsThreadsToTheEndOfTheWindow) {
   int inside = 0;
   for (int i = 0; i < 30; ++i) {
     with_stopped(child.pid(), [&](StoppedProcess& p) {
-      for (const auto& t : p.threads()) inside += windows[0].contains(t.registers.pc()) && t.registers.pc() != windows[0].start;
+      for (const auto& t : p.threads())
+        inside += windows[0].contains(t.registers.pc()) && t.registers.pc() != windows[0].start;
       const auto stuck = move_out(p, windows);
       ASSERT_TRUE(stuck) << stuck.error().text();
       EXPECT_TRUE(stuck->empty());
@@ -200,7 +216,7 @@ TEST(MoveOut, FaultsAndSignalsStayAsTheyWere) {
   TestChild child([&](Shared& s) {
     faults = &s.counters[0];
     signals = &s.counters[1];
-    struct ::sigaction action {};
+    struct ::sigaction action{};
     action.sa_flags = SA_SIGINFO;
     action.sa_sigaction = [](int, ::siginfo_t* info, void*) {
       if (info->si_addr == page) ++*faults;
@@ -225,8 +241,10 @@ TEST(MoveOut, FaultsAndSignalsStayAsTheyWere) {
       const auto stuck = move_out(p, windows);
       ASSERT_TRUE(stuck) << stuck.error().text();
     });
-    ASSERT_TRUE(TestChild::eventually([&] { return child.shared().counters[1] == i && child.shared().counters[0] >= i; }))
-        << child.shared().counters[1] << " " << child.shared().counters[0] << " of " << i;
+    ASSERT_TRUE(TestChild::eventually([&] {
+      return child.shared().counters[1] == i && child.shared().counters[0] >= i;
+    })) << child.shared().counters[1]
+        << " " << child.shared().counters[0] << " of " << i;
   }
   // A faulting instruction while it is stepped.
   for (int i = 0; i < 50; ++i) {

@@ -11,8 +11,9 @@ namespace trapline::target {
 
 StoppedProcess::StoppedProcess(Tracees& tracees, RaisePriority priority)
     : tracees_(&tracees), since_(Clock::now()) {
-  priority_ = std::make_unique<RaisedPriority>(priority == RaisePriority::kWhenAllowed ? RaisedPriority::Want::kYes
-                                                                                       : RaisedPriority::Want::kNo);
+  priority_ = std::make_unique<RaisedPriority>(priority == RaisePriority::kWhenAllowed
+                                                   ? RaisedPriority::Want::kYes
+                                                   : RaisedPriority::Want::kNo);
 }
 
 StoppedProcess::StoppedProcess(StoppedProcess&& other) noexcept

@@ -1,11 +1,12 @@
 // StoppedProcess: during its life no thread of the process executes an instruction of its own.
 //
-// Made by Attachment::stop(). Lives on the stack of the ptrace thread; its end resumes everyone: each thread as it was
-// found (running, or in its group-stop). While stopped:
+// Made by Attachment::stop(). Lives on the stack of the ptrace thread; its end resumes everyone:
+// each thread as it was found (running, or in its group-stop). While stopped:
 //   - signals sent to the target stay pending; none is lost, none added;
-//   - system calls that were interrupted by the stop start again when the target goes on, and those that would have
-//     returned EINTR for it do not (a relative timeout of epoll_wait, semtimedop, sigtimedwait, io_getevents and of
-//     sockets starts anew);
+//   - system calls that were interrupted by the stop start again when the target goes on, and those
+//   that would have
+//     returned EINTR for it do not (a relative timeout of epoll_wait, semtimedop, sigtimedwait,
+//     io_getevents and of sockets starts anew);
 //   - SIGKILL still works: every operation may then give kTargetGone.
 // Threads that never stop (io_uring and vhost workers) are not listed: they run kernel code only.
 
@@ -28,7 +29,7 @@ namespace trapline::target {
 
 struct StoppedThread {
   Tid tid;
-  Registers registers;        // at the stop, the EINTR repair done
+  Registers registers;         // at the stop, the EINTR repair done
   bool group_stopped = false;  // by SIGSTOP or the like: it stays so
 };
 

@@ -1,4 +1,5 @@
-// For this folder's tests: a forked child that runs a function, with a page shared with the test; it dies with the test.
+// For this folder's tests: a forked child that runs a function, with a page shared with the test;
+// it dies with the test.
 
 #pragma once
 
@@ -30,7 +31,8 @@ class TestChild {
  public:
   template <typename F>
   explicit TestChild(F function) {
-    void* page = ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* page =
+        ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     shared_ = new (page) Shared;
     const pid_t parent = ::getpid();
     pid_ = ::fork();

@@ -25,7 +25,7 @@ std::string task_path(Pid pid, Tid tid, std::string_view file) {
 
 Result<std::string> read_proc_file(const std::string& path) {
   const auto failed = [&](int err) -> Error {
-    const auto code = err == ENOENT || err == ESRCH    ? ErrorCode::kTargetGone
+    const auto code = err == ENOENT || err == ESRCH   ? ErrorCode::kTargetGone
                       : err == EACCES || err == EPERM ? ErrorCode::kPermission
                                                       : ErrorCode::kOs;
     return {code, "reading " + path + ": " + std::strerror(err), err};

@@ -16,7 +16,8 @@ inline std::string hex(RemoteAddr a) { return hex(a.value()); }
 
 std::string task_path(Pid pid, Tid tid, std::string_view file);  // /proc/PID/task/TID/file
 
-// A file of /proc, to its end. kTargetGone for one of a process or thread that is no more (ENOENT, ESRCH).
+// A file of /proc, to its end. kTargetGone for one of a process or thread that is no more (ENOENT,
+// ESRCH).
 Result<std::string> read_proc_file(const std::string& path);
 
 // "process 12 (name) has ended"

@@ -19,7 +19,8 @@ std::int32_t cpu_offset_of(Tid tid, RemoteAddr pointer) {
   __ptrace_rseq_configuration rseq{};
   if (::ptrace(PTRACE_GET_RSEQ_CONFIGURATION, tid.value, sizeof rseq, &rseq) < 0) return 0;
   if (rseq.rseq_abi_pointer == 0) return 0;
-  const std::int64_t offset = static_cast<std::int64_t>(rseq.rseq_abi_pointer - pointer.value()) + kCpuInRseq;
+  const std::int64_t offset =
+      static_cast<std::int64_t>(rseq.rseq_abi_pointer - pointer.value()) + kCpuInRseq;
   return static_cast<std::int32_t>(offset) == offset ? static_cast<std::int32_t>(offset) : 0;
 }
 

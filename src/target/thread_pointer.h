@@ -1,8 +1,10 @@
-// The thread pointer (fs_base on x86-64) of each stopped thread, and where the control block behind it keeps the thread id.
+// The thread pointer (fs_base on x86-64) of each stopped thread, and where the control block behind
+// it keeps the thread id.
 //
-// The offset is found, not known: the 4-byte words at fs_base + 0..0x800 are compared with the thread's id for every
-// thread that has a thread pointer; the offset at which all agree is taken if it is the only one, or all others are ruled out by
-// being the process id (a pid cache) in threads that are not the leader. glibc 0x2d0, musl 0x30 on x86-64.
+// The offset is found, not known: the 4-byte words at fs_base + 0..0x800 are compared with the
+// thread's id for every thread that has a thread pointer; the offset at which all agree is taken if
+// it is the only one, or all others are ruled out by being the process id (a pid cache) in threads
+// that are not the leader. glibc 0x2d0, musl 0x30 on x86-64.
 
 #pragma once
 
@@ -23,8 +25,8 @@ struct ThreadPointers {
   };
   std::vector<Entry> threads;
   std::uint32_t tid_offset = 0;  // 0: not found, or ambiguous
-  // Where the C library's rseq area keeps the number of the processor (rseq(2), cpu_id), from the thread pointer on; 0:
-  // no rseq, or not at the same place in all threads.
+  // Where the C library's rseq area keeps the number of the processor (rseq(2), cpu_id), from the
+  // thread pointer on; 0: no rseq, or not at the same place in all threads.
   std::int32_t cpu_offset = 0;
   bool all_ready() const {
     for (const Entry& e : threads) {

@@ -1,7 +1,8 @@
 // check_traceable: which rule forbids to trace a process.
 //
-// The rules, in the order in which a person wants to hear of them; the kernel's own check (__ptrace_may_access,
-// security/yama/yama_lsm.c, cap_ptrace_access_check) gives no reason but EPERM.
+// The rules, in the order in which a person wants to hear of them; the kernel's own check
+// (__ptrace_may_access, security/yama/yama_lsm.c, cap_ptrace_access_check) gives no reason but
+// EPERM.
 
 #include <elf.h>
 #include <fcntl.h>
@@ -31,7 +32,8 @@ std::string user_name(uid_t uid) {
   ::passwd entry{};
   ::passwd* found = nullptr;
   const std::string number = std::to_string(uid);
-  if (::getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr) return number;
+  if (::getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr)
+    return number;
   return std::string(found->pw_name) + " (" + number + ")";
 }
 
@@ -59,10 +61,12 @@ Result<> check_kind(Pid pid, const TaskStatus& status) {
   const auto stat = read_stat(pid);
   if (!stat) return gone(pid);
   if (stat->is_kernel_thread()) {
-    return Error(ErrorCode::kUnsupported, process_name(pid) + " is a kernel thread: only user programs can be traced");
+    return Error(ErrorCode::kUnsupported,
+                 process_name(pid) + " is a kernel thread: only user programs can be traced");
   }
   if (stat->is_dead() && !live_thread(pid)) {
-    return Error(ErrorCode::kTargetGone, process_name(pid) + " has ended: it is a zombie that its parent, " +
+    return Error(ErrorCode::kTargetGone, process_name(pid) +
+                                             " has ended: it is a zombie that its parent, " +
                                              process_name(stat->parent) + ", has not waited for");
   }
   if (status.tracer.value != 0) {
@@ -74,29 +78,37 @@ Result<> check_kind(Pid pid, const TaskStatus& status) {
 
 // The rules that CAP_SYS_PTRACE lifts.
 Result<> check_credentials(Pid pid, const TaskStatus& target, const TaskStatus& self) {
-  const bool same_user = self.uid == target.uid && self.uid == target.euid && self.uid == target.suid;
-  const bool same_group = self.gid == target.gid && self.gid == target.egid && self.gid == target.sgid;
+  const bool same_user =
+      self.uid == target.uid && self.uid == target.euid && self.uid == target.suid;
+  const bool same_group =
+      self.gid == target.gid && self.gid == target.egid && self.gid == target.sgid;
   if (target.uid != target.euid || target.uid != target.suid || target.gid != target.egid ||
       target.gid != target.sgid) {
-    return forbidden(process_name(pid) + " runs a set-user-ID or set-group-ID program: only root may trace it");
+    return forbidden(process_name(pid) +
+                     " runs a set-user-ID or set-group-ID program: only root may trace it");
   }
   if (!same_user) {
-    return forbidden(process_name(pid) + " belongs to user " + user_name(target.uid) + ", and you are " +
-                     user_name(self.uid) + ": run trapline as that user, or as root");
+    return forbidden(process_name(pid) + " belongs to user " + user_name(target.uid) +
+                     ", and you are " + user_name(self.uid) +
+                     ": run trapline as that user, or as root");
   }
   if (!same_group) {
-    return forbidden(process_name(pid) + " runs with group " + std::to_string(target.gid) + ", and you with " +
-                     std::to_string(self.gid) + ": use newgrp or sg to take that group, or run trapline as root");
+    return forbidden(process_name(pid) + " runs with group " + std::to_string(target.gid) +
+                     ", and you with " + std::to_string(self.gid) +
+                     ": use newgrp or sg to take that group, or run trapline as root");
   }
   if ((target.permitted_capabilities & ~self.permitted_capabilities) != 0) {
-    return forbidden(process_name(pid) + " has capabilities that you do not have: run trapline as root");
+    return forbidden(process_name(pid) +
+                     " has capabilities that you do not have: run trapline as root");
   }
   // Files in /proc/PID belong to root when the process is not dumpable.
-  struct ::stat info {};
-  if (::stat(("/proc/" + std::to_string(pid.value) + "/environ").c_str(), &info) == 0 && info.st_uid != target.euid) {
-    return forbidden(process_name(pid) +
-                     " is marked as not dumpable (file capabilities, an unreadable executable, or prctl "
-                     "PR_SET_DUMPABLE): only root may trace it");
+  struct ::stat info{};
+  if (::stat(("/proc/" + std::to_string(pid.value) + "/environ").c_str(), &info) == 0 &&
+      info.st_uid != target.euid) {
+    return forbidden(
+        process_name(pid) +
+        " is marked as not dumpable (file capabilities, an unreadable executable, or prctl "
+        "PR_SET_DUMPABLE): only root may trace it");
   }
   return {};
 }
@@ -104,13 +116,18 @@ Result<> check_credentials(Pid pid, const TaskStatus& target, const TaskStatus& 
 Result<> check_yama(Pid pid, bool capable) {
   const auto scope = yama_scope();
   if (scope == 3) {
-    return forbidden("tracing is switched off on this system (kernel.yama.ptrace_scope is 3, until the next boot)");
+    return forbidden(
+        "tracing is switched off on this system (kernel.yama.ptrace_scope is 3, until the next "
+        "boot)");
   }
   if (scope == 2 && !capable) {
-    return forbidden("only root may trace on this system (kernel.yama.ptrace_scope is 2): run trapline as root, or "
-                     "start the program with -c after setting kernel.yama.ptrace_scope to 1");
+    return forbidden(
+        "only root may trace on this system (kernel.yama.ptrace_scope is 2): run trapline as root, "
+        "or "
+        "start the program with -c after setting kernel.yama.ptrace_scope to 1");
   }
-  // Scope 1: descendants, and processes that named us with PR_SET_PTRACER, which cannot be seen from here.
+  // Scope 1: descendants, and processes that named us with PR_SET_PTRACER, which cannot be seen
+  // from here.
   (void)pid;
   return {};
 }
@@ -127,14 +144,17 @@ Result<> check_executable(Pid pid) {
   const Fd fd(::open(task_path(pid, *tid, "exe").c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return {};  // the kernel will say so at the attach
   std::array<unsigned char, 20> head{};
-  if (::pread(fd.get(), head.data(), head.size(), 0) != static_cast<ssize_t>(head.size())) return {};
+  if (::pread(fd.get(), head.data(), head.size(), 0) != static_cast<ssize_t>(head.size()))
+    return {};
   const auto machine = static_cast<unsigned>(head[18] | head[19] << 8);
   if (head[EI_CLASS] == ELFCLASS32) {
-    return Error(ErrorCode::kUnsupported, process_name(pid) + " is a 32-bit process: not supported");
+    return Error(ErrorCode::kUnsupported,
+                 process_name(pid) + " is a 32-bit process: not supported");
   }
   if (machine != EM_X86_64) {
-    return Error(ErrorCode::kUnsupported, process_name(pid) + " is a program for another architecture (ELF machine " +
-                                              std::to_string(machine) + "): only x86-64 is supported");
+    return Error(ErrorCode::kUnsupported,
+                 process_name(pid) + " is a program for another architecture (ELF machine " +
+                     std::to_string(machine) + "): only x86-64 is supported");
   }
   return {};
 }
@@ -145,14 +165,17 @@ Result<> check_traceable(Pid pid) {
   }
   const auto status = read_status(pid);
   if (!status) {
-    return Error(ErrorCode::kNotFound, "no process " + std::to_string(pid.value) + " (it may have ended)");
+    return Error(ErrorCode::kNotFound,
+                 "no process " + std::to_string(pid.value) + " (it may have ended)");
   }
   if (pid.value == ::getpid()) {
-    return Error(ErrorCode::kUnsupported, "a process cannot trace itself: a helper process has to do so");
+    return Error(ErrorCode::kUnsupported,
+                 "a process cannot trace itself: a helper process has to do so");
   }
   if (status->tgid.value != pid.value) {
-    return Error(ErrorCode::kBadInput, std::to_string(pid.value) + " is a thread of " + process_name(status->tgid) +
-                                           ": give the process id " + std::to_string(status->tgid.value));
+    return Error(ErrorCode::kBadInput, std::to_string(pid.value) + " is a thread of " +
+                                           process_name(status->tgid) + ": give the process id " +
+                                           std::to_string(status->tgid.value));
   }
   TL_TRY(check_kind(pid, *status));
   TL_TRY_ASSIGN(const auto self, read_status(Pid{::getpid()}));
@@ -169,17 +192,20 @@ Error attach_error(Pid pid, int err) {
   const auto self = read_status(Pid{::getpid()});
   const bool capable = self && has_ptrace_capability(*self);
   if (yama_scope() == 1 && !capable && !is_descendant(pid)) {
-    return forbidden(process_name(pid) +
-                     " was not started by trapline, and this system lets only ancestors trace "
-                     "(kernel.yama.ptrace_scope is 1): start it with -c, run trapline as root, or set "
-                     "kernel.yama.ptrace_scope to 0");
+    return forbidden(
+        process_name(pid) +
+        " was not started by trapline, and this system lets only ancestors trace "
+        "(kernel.yama.ptrace_scope is 1): start it with -c, run trapline as root, or set "
+        "kernel.yama.ptrace_scope to 0");
   }
   if (!capable) {
-    return forbidden("the system does not allow tracing of " + process_name(pid) +
-                     " (in a container: start it with the SYS_PTRACE capability, or trace from inside it)");
+    return forbidden(
+        "the system does not allow tracing of " + process_name(pid) +
+        " (in a container: start it with the SYS_PTRACE capability, or trace from inside it)");
   }
-  return forbidden("the system does not allow tracing of " + process_name(pid) +
-                   " even for root (another user namespace, or a security module such as SELinux or AppArmor)");
+  return forbidden(
+      "the system does not allow tracing of " + process_name(pid) +
+      " even for root (another user namespace, or a security module such as SELinux or AppArmor)");
 }
 
 }  // namespace trapline::target

@@ -28,7 +28,9 @@ std::string thread_name(Tid tid, Pid pid) {
          command_name(pid) + ")";
 }
 
-bool is_thread_of(pid_t tid, Pid pid) { return ::access(task_path(pid, Tid{tid}, "stat").c_str(), F_OK) == 0; }
+bool is_thread_of(pid_t tid, Pid pid) {
+  return ::access(task_path(pid, Tid{tid}, "stat").c_str(), F_OK) == 0;
+}
 
 pid_t event_message(Tid tid) {
   unsigned long message = 0;
@@ -48,9 +50,10 @@ bool waits_for_vfork(Pid pid, Tid tid) {
 }
 
 Error vfork_error(Pid pid, Tid tid) {
-  return {ErrorCode::kTimeout, thread_name(tid, pid) +
-                                   " waits for a child that it made with vfork and cannot be stopped before the child "
-                                   "has executed a program or ended: try again then"};
+  return {ErrorCode::kTimeout,
+          thread_name(tid, pid) +
+              " waits for a child that it made with vfork and cannot be stopped before the child "
+              "has executed a program or ended: try again then"};
 }
 
 // Before anybody is seized, since a thread that cannot be stopped cannot be let go of either.
@@ -58,7 +61,8 @@ Result<> wait_for_vfork_children(Pid pid, Clock::time_point deadline) {
   ChildSignals signals;
   for (;;) {
     TL_TRY_ASSIGN(const auto tasks, read_tasks(pid));
-    const auto waiting = std::ranges::find_if(tasks, [&](Tid tid) { return waits_for_vfork(pid, tid); });
+    const auto waiting =
+        std::ranges::find_if(tasks, [&](Tid tid) { return waits_for_vfork(pid, tid); });
     if (waiting == tasks.end()) return {};
     if (Clock::now() >= deadline) return vfork_error(pid, *waiting);
     signals.pause(deadline);
@@ -144,8 +148,9 @@ Result<> Tracees::seize_all(Clock::time_point deadline) {
     while (collect(Purpose::kPump)) {
     }
     if (Clock::now() >= deadline) {
-      return Error(ErrorCode::kTimeout, "process " + std::to_string(pid.value) +
-                                            " starts threads faster than they can be attached to: try again");
+      return Error(ErrorCode::kTimeout,
+                   "process " + std::to_string(pid.value) +
+                       " starts threads faster than they can be attached to: try again");
     }
   }
   if (threads.empty()) return target::gone(pid);
@@ -165,13 +170,15 @@ void Tracees::go_on(Tracee& t, int signal, Purpose purpose) {
 }
 
 void Tracees::release_held(Tracee& t) {
-  // What the caller was told of and did not answer: an int3 is executed again later, so that nothing is lost.
+  // What the caller was told of and did not answer: an int3 is executed again later, so that
+  // nothing is lost.
   if (t.trap_pc.value() != 0) {
     const auto registers = read_registers(t.tid);
     const auto reader = open_memory();
     if (registers && reader && registers->pc() == t.trap_pc) undo_int3(**reader, t.tid);
     t.trap_pc = {};
-    std::erase_if(events, [&](const Event& e) { return e.kind == Event::Kind::kTrap && e.tid == t.tid; });
+    std::erase_if(events,
+                  [&](const Event& e) { return e.kind == Event::Kind::kTrap && e.tid == t.tid; });
   }
   go_on(t, 0, Purpose::kStop);
 }
@@ -246,7 +253,8 @@ Result<int> Tracees::wait_for(Tid tid, Clock::time_point deadline) {
       return Error(ErrorCode::kTimeout, thread_name(tid, pid) + " did not stop in time");
     }
     if (now >= next_check) {
-      // A leader whose process was killed is a zombie, and not reported before its other threads are.
+      // A leader whose process was killed is a zombie, and not reported before its other threads
+      // are.
       if (const auto stat = read_stat(pid, tid); !stat || stat->is_dead()) return gone_thread(tid);
       next_check = now + 10ms;
     }
@@ -311,7 +319,8 @@ Result<> Tracees::detach_stopped(Clock::time_point deadline) {
     if (Clock::now() >= deadline) break;
     if (!progress) {
       mark_dead();
-      dying = std::ranges::any_of(threads, [](const auto& e) { return e.second.state != TraceeState::kDead; });
+      dying = std::ranges::any_of(
+          threads, [](const auto& e) { return e.second.state != TraceeState::kDead; });
       signals.pause(deadline);
     }
   }
@@ -322,14 +331,16 @@ bool Tracees::collect(Purpose purpose) {
   bool any = false;
   for (;;) {
     ::siginfo_t info{};
-    const int rc = ::waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT | __WALL | __WNOTHREAD);
+    const int rc =
+        ::waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT | __WALL | __WNOTHREAD);
     if (rc != 0) {
       if (errno == EINTR) continue;
       return scan(purpose) || any;  // ECHILD: no tracee is left
     }
     if (info.si_pid == 0) return any;
     if (!threads.contains(info.si_pid)) {
-      if (!strays.contains(info.si_pid) && !forked.contains(info.si_pid) && is_thread_of(info.si_pid, pid)) {
+      if (!strays.contains(info.si_pid) && !forked.contains(info.si_pid) &&
+          is_thread_of(info.si_pid, pid)) {
         add_thread(info.si_pid);
       } else {
         // A child of this thread that is none of ours is in front: ask for each of ours.
@@ -430,13 +441,14 @@ void Tracees::on_stop(Tracee& t, int signal, Purpose purpose) {
 
 void Tracees::on_signal(Tracee& t, int signal, Purpose purpose) {
   if (signal != SIGTRAP) {
-    // A traced thread is woken even by a signal that it ignores, which nobody would have noticed otherwise; where a handler
-    // runs, the repaired call returns EINTR all the same.
+    // A traced thread is woken even by a signal that it ignores, which nobody would have noticed
+    // otherwise; where a handler runs, the repaired call returns EINTR all the same.
     if (signal != SIGSTOP && signal != SIGTSTP && signal != SIGTTIN && signal != SIGTTOU) repair(t);
     return go_on(t, signal, purpose);
   }
   ::siginfo_t info{};
-  if (::ptrace(PTRACE_GETSIGINFO, t.tid.value, nullptr, &info) != 0) return go_on(t, signal, purpose);
+  if (::ptrace(PTRACE_GETSIGINFO, t.tid.value, nullptr, &info) != 0)
+    return go_on(t, signal, purpose);
   const bool step = info.si_code == TRAP_TRACE && t.stepping;
   const bool trap = info.si_code == SI_KERNEL || info.si_code == TRAP_HWBKPT;
   if (step) t.stepping = false;
@@ -445,14 +457,16 @@ void Tracees::on_signal(Tracee& t, int signal, Purpose purpose) {
   if (!registers) return;  // killed
   const auto code = info.si_code;
   if (purpose == Purpose::kStop) {
-    // An int3 is executed again later; a hardware breakpoint, too, since its instruction has not been executed.
+    // An int3 is executed again later; a hardware breakpoint, too, since its instruction has not
+    // been executed.
     const auto reader = open_memory();
     const bool undone = code == SI_KERNEL && reader && undo_int3(**reader, t.tid);
     return go_on(t, code == SI_KERNEL && !undone ? signal : 0, purpose);
   }
   t.state = TraceeState::kHeld;
   t.trap_pc = code == SI_KERNEL ? registers->pc() : RemoteAddr{};
-  events.push_back({.kind = Event::Kind::kTrap, .tid = t.tid, .pc = registers->pc(), .trap_code = code});
+  events.push_back(
+      {.kind = Event::Kind::kTrap, .tid = t.tid, .pc = registers->pc(), .trap_code = code});
 }
 
 void Tracees::on_exec(pid_t tid, Purpose purpose) {

@@ -1,12 +1,15 @@
-// The traced threads of one process and what state each is in: what Attachment and StoppedProcess are made of.
+// The traced threads of one process and what state each is in: what Attachment and StoppedProcess
+// are made of.
 //
-// Every status that waitpid gives goes through on_status(), with the purpose of the moment: while pumping, threads go on at once;
-// while stopping, every stop that is not the wanted one is answered by PTRACE_INTERRUPT and then PTRACE_CONT
-// (with its signal), which makes the thread stop again before it executes any instruction. So the stopped state is always the same
-// one: PTRACE_EVENT_STOP, outside of any system call, where registers may be changed and calls injected.
+// Every status that waitpid gives goes through on_status(), with the purpose of the moment: while
+// pumping, threads go on at once; while stopping, every stop that is not the wanted one is answered
+// by PTRACE_INTERRUPT and then PTRACE_CONT (with its signal), which makes the thread stop again
+// before it executes any instruction. So the stopped state is always the same one:
+// PTRACE_EVENT_STOP, outside of any system call, where registers may be changed and calls injected.
 //
-// Why the order INTERRUPT, CONT: any trap clears a pending PTRACE_INTERRUPT (kernel/signal.c, ptrace_stop), so one that was
-// sent before a signal-delivery stop is gone; and one sent after CONT would let the thread run meanwhile.
+// Why the order INTERRUPT, CONT: any trap clears a pending PTRACE_INTERRUPT (kernel/signal.c,
+// ptrace_stop), so one that was sent before a signal-delivery stop is gone; and one sent after CONT
+// would let the thread run meanwhile.
 
 #pragma once
 
@@ -60,11 +63,12 @@ struct Tracees {
   Pid pid;
   Fd pidfd;
   Follow follow;
-  pid_t owner = 0;               // the thread whose tracees these are
+  pid_t owner = 0;  // the thread whose tracees these are
   std::map<pid_t, Tracee> threads;
   std::deque<Event> events;
-  std::set<pid_t> forked;        // children reported and not adopted; they are stopped
-  std::set<pid_t> strays;        // processes that the kernel seized and nobody asked for: let go at their first stop
+  std::set<pid_t> forked;  // children reported and not adopted; they are stopped
+  std::set<pid_t>
+      strays;  // processes that the kernel seized and nobody asked for: let go at their first stop
   bool gone = false;
   std::optional<int> exit_status;
   std::uint32_t image = 0;       // raised by every exec
@@ -90,9 +94,11 @@ struct Tracees {
   // PTRACE_O_* beyond ptrace_options() for one stopped thread.
   Result<> set_options(Tid tid, unsigned long more);
 
-  // The next status of one thread, which is not handled here; its end is, and gives kTargetGone. kTimeout.
+  // The next status of one thread, which is not handled here; its end is, and gives kTargetGone.
+  // kTimeout.
   Result<int> wait_for(Tid tid, Clock::time_point deadline);
-  // A thread in some other stop comes to kStopped without executing an instruction; `signal` is delivered to it.
+  // A thread in some other stop comes to kStopped without executing an instruction; `signal` is
+  // delivered to it.
   Result<> restop(Tid tid, Clock::time_point deadline, int signal = 0);
   // A kStopped thread runs for a moment and is kStopped again.
   Result<> run_briefly(Tid tid, Clock::time_point deadline);
@@ -119,8 +125,8 @@ struct Tracees {
   Error not_stopped() const;
 };
 
-// An INT3 that was just executed is undone: pc goes back onto it, so that it will be executed again. Nothing if the byte
-// before pc is none. Returns whether it was.
+// An INT3 that was just executed is undone: pc goes back onto it, so that it will be executed
+// again. Nothing if the byte before pc is none. Returns whether it was.
 bool undo_int3(const Memory& memory, Tid tid);
 
 }  // namespace trapline::target

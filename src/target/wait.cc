@@ -48,7 +48,8 @@ RaisedPriority::RaisedPriority(Want want) {
   }
   errno = 0;
   old_nice_ = ::getpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()));
-  if (errno == 0 && ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), -20) == 0) done_ = Done::kNice;
+  if (errno == 0 && ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), -20) == 0)
+    done_ = Done::kNice;
 }
 
 RaisedPriority::~RaisedPriority() {

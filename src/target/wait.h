@@ -1,8 +1,9 @@
 // Bounded waiting for the states of traced threads.
 //
-// The kernel offers no wait with a timeout. So: look (waitpid with WNOHANG), sleep until SIGCHLD or a short while, look
-// again. SIGCHLD is blocked meanwhile, so that one sent between look and sleep wakes the sleep at once; where another thread of this process
-// takes it first, the short while bounds the delay. A SIGCHLD that was taken here and that the caller had blocked (it polls a
+// The kernel offers no wait with a timeout. So: look (waitpid with WNOHANG), sleep until SIGCHLD or
+// a short while, look again. SIGCHLD is blocked meanwhile, so that one sent between look and sleep
+// wakes the sleep at once; where another thread of this process takes it first, the short while
+// bounds the delay. A SIGCHLD that was taken here and that the caller had blocked (it polls a
 // signalfd, say) is sent again at the end.
 
 #pragma once
@@ -22,7 +23,8 @@ class ChildSignals {
   ChildSignals(const ChildSignals&) = delete;
   ChildSignals& operator=(const ChildSignals&) = delete;
 
-  // Returns at a SIGCHLD, at `deadline`, or after at most about a millisecond (ten, in a long wait).
+  // Returns at a SIGCHLD, at `deadline`, or after at most about a millisecond (ten, in a long
+  // wait).
   void pause(Clock::time_point deadline);
 
  private:
@@ -32,7 +34,8 @@ class ChildSignals {
   bool taken_ = false;
 };
 
-// SCHED_FIFO, or else the best nice value, for the calling thread while this lives; nothing where it is not allowed.
+// SCHED_FIFO, or else the best nice value, for the calling thread while this lives; nothing where
+// it is not allowed.
 class RaisedPriority {
  public:
   enum class Want : unsigned char { kNo, kYes };

@@ -1,17 +1,23 @@
-// The bins of the histogram aggregations: which bin a value belongs to, and what values a bin stands for.
+// The bins of the histogram aggregations: which bin a value belongs to, and what values a bin
+// stands for.
 //
-// Shared by probe bodies, the interpreter and the reporter, so that they cannot disagree. Freestanding.
+// Shared by probe bodies, the interpreter and the reporter, so that they cannot disagree.
+// Freestanding.
 //
-//   quantize    127 bins: -2^62 .. -1, 0, 1 .. 2^62. A value belongs to the greatest power of two that is not above
+//   quantize    127 bins: -2^62 .. -1, 0, 1 .. 2^62. A value belongs to the greatest power of two
+//   that is not above
 //               it; a negative one mirrors it. INT64_MIN belongs to the last bin, -2^62.
 //   lquantize   levels + 2 bins: below base, base + i * step .., from base + levels * step on.
-//   llquantize  Oracle's symmetric layout, in numerical order: negative overflow, the negative bins, one bin around
-//               zero (in the middle), the positive bins, positive overflow. A magnitude m holds the values from
-//               factor^m to factor^(m+1) in `steps` equal parts; those which overlap with the magnitude below
-//               (steps / factor of them) have no bin. In magnitude 0 with steps > factor, parts are narrower than 1:
-//               bins that no integer can reach exist and have no label.
+//   llquantize  Oracle's symmetric layout, in numerical order: negative overflow, the negative
+//   bins, one bin around
+//               zero (in the middle), the positive bins, positive overflow. A magnitude m holds the
+//               values from factor^m to factor^(m+1) in `steps` equal parts; those which overlap
+//               with the magnitude below (steps / factor of them) have no bin. In magnitude 0 with
+//               steps > factor, parts are narrower than 1: bins that no integer can reach exist and
+//               have no label.
 //
-// Source: the documentation and behaviour of Oracle's DTrace; docs/compat.md lists the differences to other dialects.
+// Source: the documentation and behaviour of Oracle's DTrace; docs/compat.md lists the differences
+// to other dialects.
 
 #pragma once
 
@@ -19,14 +25,16 @@
 
 namespace trapline::wire {
 
-// ---------------------------------------------------------------------------------------------------- quantize
+// ----------------------------------------------------------------------------------------------------
+// quantize
 
 inline constexpr uint32_t kQuantizeBins = 127;
 inline constexpr uint32_t kQuantizeZero = 63;
 
 constexpr uint32_t quantize_bin(int64_t value) {
   const int64_t sign = value >> 63;
-  uint64_t magnitude = (static_cast<uint64_t>(value) ^ static_cast<uint64_t>(sign)) - static_cast<uint64_t>(sign);
+  uint64_t magnitude =
+      (static_cast<uint64_t>(value) ^ static_cast<uint64_t>(sign)) - static_cast<uint64_t>(sign);
   magnitude -= magnitude >> 63;  // only INT64_MIN has this bit
   // The position of the highest bit of 2m+1 is floor(log2 m) + 1, and 0 for m = 0.
   const int64_t distance = 63 - __builtin_clzll(2 * magnitude + 1);
@@ -40,7 +48,8 @@ constexpr int64_t quantize_label(uint32_t bin) {
   return -(int64_t{1} << (kQuantizeZero - 1 - bin));
 }
 
-// --------------------------------------------------------------------------------------------------- lquantize
+// ---------------------------------------------------------------------------------------------------
+// lquantize
 
 constexpr uint32_t lquantize_bins(uint32_t levels) { return levels + 2; }
 
@@ -58,7 +67,8 @@ constexpr int64_t lquantize_label(uint32_t bin, int64_t base, int64_t step) {
   return bin == 0 ? base : base + static_cast<int64_t>(bin - 1) * step;
 }
 
-// -------------------------------------------------------------------------------------------------- llquantize
+// --------------------------------------------------------------------------------------------------
+// llquantize
 
 struct LlquantizeShape {
   uint32_t factor;  // at least 2
@@ -77,7 +87,9 @@ constexpr uint32_t llquantize_zero(const LlquantizeShape& shape) {
   return 1 + (shape.high - shape.low + 1) * llquantize_bins_per_magnitude(shape);
 }
 
-constexpr uint32_t llquantize_bins(const LlquantizeShape& shape) { return 2 * llquantize_zero(shape) + 1; }
+constexpr uint32_t llquantize_bins(const LlquantizeShape& shape) {
+  return 2 * llquantize_zero(shape) + 1;
+}
 
 // base^exponent, or the greatest uint64_t where it does not fit.
 constexpr uint64_t saturating_power(uint64_t base, uint32_t exponent) {
@@ -91,20 +103,25 @@ constexpr uint64_t saturating_power(uint64_t base, uint32_t exponent) {
 // Precondition: factor >= 2, steps >= 1.
 constexpr uint32_t llquantize_bin(int64_t value, const LlquantizeShape& shape) {
   const uint32_t zero = llquantize_zero(shape);
-  const uint64_t magnitude = value < 0 ? ~static_cast<uint64_t>(value) + 1 : static_cast<uint64_t>(value);
+  const uint64_t magnitude =
+      value < 0 ? ~static_cast<uint64_t>(value) + 1 : static_cast<uint64_t>(value);
   uint64_t limit = saturating_power(shape.factor, shape.low);
   if (magnitude < limit) return zero;
   const uint32_t overlap = shape.steps / shape.factor;
   uint32_t distance = zero;  // of the overflow bins
   for (uint32_t m = shape.low; m <= shape.high; ++m) {
-    if (__builtin_mul_overflow(limit, static_cast<uint64_t>(shape.factor), &limit)) limit = ~uint64_t{0};
+    if (__builtin_mul_overflow(limit, static_cast<uint64_t>(shape.factor), &limit))
+      limit = ~uint64_t{0};
     if (magnitude < limit) {
       const uint64_t unit = limit / shape.steps;
-      const uint64_t part = m == 0 || unit == 0 ? magnitude * shape.steps / limit : magnitude / unit;
-      // Where steps does not divide the magnitude (refused by the compiler), the last part takes the rest.
+      const uint64_t part =
+          m == 0 || unit == 0 ? magnitude * shape.steps / limit : magnitude / unit;
+      // Where steps does not divide the magnitude (refused by the compiler), the last part takes
+      // the rest.
       const uint64_t last = shape.steps - 1;
       const uint64_t kept = (part < last ? part : last) - overlap;
-      distance = 1 + (m - shape.low) * llquantize_bins_per_magnitude(shape) + static_cast<uint32_t>(kept);
+      distance =
+          1 + (m - shape.low) * llquantize_bins_per_magnitude(shape) + static_cast<uint32_t>(kept);
       break;
     }
   }

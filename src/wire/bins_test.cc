@@ -9,7 +9,8 @@
 namespace trapline::wire {
 namespace {
 
-// ---------------------------------------------------------------------------------------------------- quantize
+// ----------------------------------------------------------------------------------------------------
+// quantize
 
 TEST(Quantize, KnownValues) {
   EXPECT_EQ(quantize_bin(0), 63u);
@@ -40,7 +41,8 @@ TEST(Quantize, EachBoundaryStartsItsBin) {
   EXPECT_EQ(quantize_label(kQuantizeZero), 0);
 }
 
-// --------------------------------------------------------------------------------------------------- lquantize
+// ---------------------------------------------------------------------------------------------------
+// lquantize
 
 TEST(Lquantize, BelowWithinAndAbove) {
   EXPECT_EQ(lquantize_bins(4), 6u);
@@ -58,7 +60,8 @@ TEST(Lquantize, BelowWithinAndAbove) {
   EXPECT_EQ(lquantize_label(5, -10, 5), 10);
 }
 
-// -------------------------------------------------------------------------------------------------- llquantize
+// --------------------------------------------------------------------------------------------------
+// llquantize
 
 // Every value is at least its bin's label, and below the next existing label.
 void check_shape(const LlquantizeShape& shape, const std::vector<int64_t>& values) {
@@ -67,7 +70,8 @@ void check_shape(const LlquantizeShape& shape, const std::vector<int64_t>& value
   for (const int64_t value : values) {
     const uint32_t bin = llquantize_bin(value, shape);
     ASSERT_LT(bin, bins) << value;
-    const uint64_t magnitude = value < 0 ? ~static_cast<uint64_t>(value) + 1 : static_cast<uint64_t>(value);
+    const uint64_t magnitude =
+        value < 0 ? ~static_cast<uint64_t>(value) + 1 : static_cast<uint64_t>(value);
     const LlquantizeLabel label = llquantize_label(bin, shape);
     ASSERT_TRUE(label.exists) << value << " fell into a bin that no integer reaches";
     if (bin == zero) {
@@ -77,7 +81,8 @@ void check_shape(const LlquantizeShape& shape, const std::vector<int64_t>& value
     EXPECT_EQ(bin < zero, value < 0) << value;
     EXPECT_GE(magnitude, label.magnitude) << value;
     const bool positive = bin > zero;
-    for (uint32_t next = positive ? bin + 1 : bin - 1; next > 0 && next < bins - 1; next += positive ? 1 : ~0u) {
+    for (uint32_t next = positive ? bin + 1 : bin - 1; next > 0 && next < bins - 1;
+         next += positive ? 1 : ~0u) {
       const LlquantizeLabel beyond = llquantize_label(next, shape);
       if (!beyond.exists) continue;
       EXPECT_LT(magnitude, beyond.magnitude) << value;
@@ -128,8 +133,9 @@ TEST(Llquantize, LabelsHoldForManyShapes) {
   for (int i = 0; i < 4000; ++i) values.push_back(static_cast<int64_t>(random() >> random() % 64));
   for (const LlquantizeShape& shape :
        {LlquantizeShape{10, 0, 6, 20}, LlquantizeShape{10, 0, 1, 10}, LlquantizeShape{10, 2, 5, 5},
-        LlquantizeShape{10, 0, 18, 100}, LlquantizeShape{2, 0, 62, 2}, LlquantizeShape{2, 3, 40, 16},
-        LlquantizeShape{3, 1, 30, 9}, LlquantizeShape{10, 3, 9, 1000}, LlquantizeShape{16, 0, 14, 4},
+        LlquantizeShape{10, 0, 18, 100}, LlquantizeShape{2, 0, 62, 2},
+        LlquantizeShape{2, 3, 40, 16}, LlquantizeShape{3, 1, 30, 9},
+        LlquantizeShape{10, 3, 9, 1000}, LlquantizeShape{16, 0, 14, 4},
         LlquantizeShape{10, 0, 17, 1}}) {
     check_shape(shape, values);
   }
@@ -137,7 +143,8 @@ TEST(Llquantize, LabelsHoldForManyShapes) {
 
 TEST(Llquantize, AMalformedShapeStaysWithinItsBins) {
   const LlquantizeShape shape{7, 0, 22, 5};  // steps neither divides nor is a multiple of factor
-  for (const int64_t value : {int64_t{1}, int64_t{6}, int64_t{48}, int64_t{343}, INT64_MAX, INT64_MIN}) {
+  for (const int64_t value :
+       {int64_t{1}, int64_t{6}, int64_t{48}, int64_t{343}, INT64_MAX, INT64_MIN}) {
     EXPECT_LT(llquantize_bin(value, shape), llquantize_bins(shape));
   }
 }

@@ -1,34 +1,39 @@
-// Associative arrays: hash tables in the arena that probe bodies of many threads, their signal handlers and the
-// tracer's interpreter read and write at the same time, without locks.
+// Associative arrays: hash tables in the arena that probe bodies of many threads, their signal
+// handlers and the tracer's interpreter read and write at the same time, without locks.
 //
 // A table is `capacity` cells (a power of two) of `cell_size` bytes, all zero at first:
 //
 //   state (8) | key size (4) | sequence (4) | key bytes ... | value, at the cell's end
 //
 // A key may lie in the kDynvarProbes cells from its hash's position on. A cell's state is
-// hash:32 | generation:29 | state:3; the generation rises each time the cell is claimed, so (generation, key) never
-// change together unnoticed.
+// hash:32 | generation:29 | state:3; the generation rises each time the cell is claimed, so
+// (generation, key) never change together unnoticed.
 //
 //   kCellEmpty -> kCellClaimed -> kCellPending -> kCellFull <-> kCellWriting
 //                      ^                 |            |
-//                      +------- kCellTombstone <------+          (never back to empty: probing may stop there)
+//                      +------- kCellTombstone <------+          (never back to empty: probing may
+//                      stop there)
 //
 // Inserting a key that was not found:
-//   1. claim the first empty cell or tombstone of the window by compare-and-swap; write key and value;
+//   1. claim the first empty cell or tombstone of the window by compare-and-swap; write key and
+//   value;
 //   2. announce it: state kCellPending, with a full fence;
-//   3. look through the whole window for the same key. Full: ours becomes a tombstone, and theirs is written.
-//      Pending in a lower position: ours becomes a tombstone too, and we try anew. Pending in a higher position:
-//      wait until it is decided (its owner, if it sees us, gives way without waiting; if it does not, it announced
-//      itself before we did and may become full);
+//   3. look through the whole window for the same key. Full: ours becomes a tombstone, and theirs
+//   is written.
+//      Pending in a lower position: ours becomes a tombstone too, and we try anew. Pending in a
+//      higher position: wait until it is decided (its owner, if it sees us, gives way without
+//      waiting; if it does not, it announced itself before we did and may become full);
 //   4. publish: kCellFull.
-// Of two that insert the same key, each fences between its announcement and its look, so at least one sees the other.
+// Of two that insert the same key, each fences between its announcement and its look, so at least
+// one sees the other.
 //
-// Every wait and every retry is bounded: a thread that was interrupted (by a signal handler with a probe of its own)
-// or that died in the middle costs others a counted drop of this key, never their progress. A killed writer's cell stays
-// kCellWriting: its value can still be read, if it is an integer.
+// Every wait and every retry is bounded: a thread that was interrupted (by a signal handler with a
+// probe of its own) or that died in the middle costs others a counted drop of this key, never their
+// progress. A killed writer's cell stays kCellWriting: its value can still be read, if it is an
+// integer.
 //
-// The tracer uses this on memory that the target may forge: nothing here follows a length or an index from a cell.
-// Freestanding.
+// The tracer uses this on memory that the target may forge: nothing here follows a length or an
+// index from a cell. Freestanding.
 
 #pragma once
 
@@ -58,7 +63,8 @@ inline constexpr uint32_t kDynvarProbes = 32;    // cells that a key may lie in
 inline constexpr uint32_t kDynvarSpins = 64;     // looks at a cell that another thread is busy with
 inline constexpr uint32_t kDynvarAttempts = 16;  // times an operation starts anew
 
-// For Variable::cell_size. `key_bytes`: of the longest key; a `self` array's holds the thread id too (8 more).
+// For Variable::cell_size. `key_bytes`: of the longest key; a `self` array's holds the thread id
+// too (8 more).
 constexpr uint32_t dynvar_cell_size(uint32_t key_bytes, uint32_t value_bytes) {
   const uint32_t size = static_cast<uint32_t>(sizeof(DynvarCell)) + round_up_to_word(key_bytes) +
                         round_up_to_word(value_bytes);
@@ -89,7 +95,8 @@ struct DynvarKey {
 
 // Precondition: the key fits: sizeof(DynvarCell) + count * 8 <= the value's position.
 constexpr bool dynvar_key_fits(const DynvarTable& table, uint32_t count) {
-  return uint64_t{sizeof(DynvarCell)} + uint64_t{count} * 8 + round_up_to_word(table.value_size) <= table.cell_size;
+  return uint64_t{sizeof(DynvarCell)} + uint64_t{count} * 8 + round_up_to_word(table.value_size) <=
+         table.cell_size;
 }
 
 enum class DynvarResult : uint32_t {
@@ -105,7 +112,8 @@ enum class DynvarForm : uint32_t {
   kText,   // up to and including a NUL, at most value_size bytes, the last of which is always 0
 };
 
-// Where a value is copied from or to. Handed on by reference: in the runtime it lies in memory, and takes no stack.
+// Where a value is copied from or to. Handed on by reference: in the runtime it lies in memory, and
+// takes no stack.
 struct DynvarValue {
   void* bytes;
   DynvarForm form;
@@ -121,7 +129,9 @@ inline uint64_t claim_of(uint64_t word, uint32_t hash) {
   return (uint64_t{hash} << 32) | (((word & 0xfffffff8u) + 8) & 0xfffffff8u) | kCellClaimed;
 }
 inline bool same_claim(uint64_t a, uint64_t b) { return (a & ~uint64_t{7}) == (b & ~uint64_t{7}); }
-inline bool readable(uint64_t word) { return state_of(word) == kCellFull || state_of(word) == kCellWriting; }
+inline bool readable(uint64_t word) {
+  return state_of(word) == kCellFull || state_of(word) == kCellWriting;
+}
 inline void pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -138,7 +148,8 @@ inline uint32_t probes_of(const DynvarTable& table) {
 }
 inline uint64_t* key_of(DynvarCell* cell) { return reinterpret_cast<uint64_t*>(cell + 1); }
 inline unsigned char* value_of(const DynvarTable& table, DynvarCell* cell) {
-  return reinterpret_cast<unsigned char*>(cell) + table.cell_size - round_up_to_word(table.value_size);
+  return reinterpret_cast<unsigned char*>(cell) + table.cell_size -
+         round_up_to_word(table.value_size);
 }
 
 // Whether the cell, whose state was `word`, held this key all through the comparison.
@@ -187,11 +198,13 @@ inline void copy_text(unsigned char* to, const unsigned char* from, uint32_t siz
   if (size != 0) __atomic_store_n(to + i, static_cast<unsigned char>(0), __ATOMIC_RELAXED);
 }
 // Values are copied while others may write them (the sequence tells); so by relaxed words.
-inline void copy_value(unsigned char* to, const unsigned char* from, uint32_t size, DynvarForm form) {
+inline void copy_value(unsigned char* to, const unsigned char* from, uint32_t size,
+                       DynvarForm form) {
   if (form == DynvarForm::kText) {
     copy_text(to, from, size);
   } else if (size <= 8) {
-    const uint64_t word = __atomic_load_n(reinterpret_cast<const uint64_t*>(from), __ATOMIC_RELAXED);
+    const uint64_t word =
+        __atomic_load_n(reinterpret_cast<const uint64_t*>(from), __ATOMIC_RELAXED);
     __atomic_store_n(reinterpret_cast<uint64_t*>(to), word, __ATOMIC_RELAXED);
   } else {
     copy_bytes(to, from, size);
@@ -203,7 +216,8 @@ inline void write_value(const DynvarTable& table, DynvarCell* cell, const Dynvar
   const uint32_t sequence = __atomic_load_n(&cell->sequence, __ATOMIC_RELAXED) | 1;
   __atomic_store_n(&cell->sequence, sequence, __ATOMIC_RELAXED);
   __atomic_thread_fence(__ATOMIC_RELEASE);
-  copy_value(value_of(table, cell), static_cast<const unsigned char*>(value.bytes), table.value_size, value.form);
+  copy_value(value_of(table, cell), static_cast<const unsigned char*>(value.bytes),
+             table.value_size, value.form);
   __atomic_store_n(&cell->sequence, sequence + 1, __ATOMIC_RELEASE);
 }
 
@@ -225,7 +239,8 @@ inline uint64_t wait_decided(DynvarCell* cell, uint64_t word) {
 }
 
 // Steps 3 and 4 above: our pending cell is at probe `mine`.
-inline Step decide(const DynvarTable& table, const DynvarKey& key, DynvarCell* ours, uint64_t claim, uint32_t mine) {
+inline Step decide(const DynvarTable& table, const DynvarKey& key, DynvarCell* ours, uint64_t claim,
+                   uint32_t mine) {
   const uint32_t probes = probes_of(table);
   for (uint32_t i = 0; i < probes; ++i) {
     if (i == mine) continue;
@@ -254,11 +269,13 @@ inline Step insert(const DynvarTable& table, const DynvarKey& key, const DynvarV
     uint64_t word = load(&cell->state);
     if (state_of(word) != kCellEmpty && state_of(word) != kCellTombstone) continue;
     const uint64_t claim = claim_of(word, key.hash);
-    if (!__atomic_compare_exchange_n(&cell->state, &word, claim, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+    if (!__atomic_compare_exchange_n(&cell->state, &word, claim, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_RELAXED)) {
       return Step::kAgain;
     }
     __atomic_store_n(&cell->key_size, key.count * 8, __ATOMIC_RELAXED);
-    for (uint32_t k = 0; k < key.count; ++k) __atomic_store_n(key_of(cell) + k, key.words[k], __ATOMIC_RELAXED);
+    for (uint32_t k = 0; k < key.count; ++k)
+      __atomic_store_n(key_of(cell) + k, key.words[k], __ATOMIC_RELAXED);
     write_value(table, cell, value);
     __atomic_exchange_n(&cell->state, with_state(claim, kCellPending), __ATOMIC_SEQ_CST);
     return decide(table, key, cell, claim, i);
@@ -272,8 +289,8 @@ inline Step take(DynvarCell* cell, uint64_t word, CellState state) {
     uint64_t now = load(&cell->state);
     if (!same_claim(now, word) || !readable(now)) return Step::kAgain;
     if (state_of(now) == kCellFull &&
-        __atomic_compare_exchange_n(&cell->state, &now, with_state(word, state), false, __ATOMIC_ACQ_REL,
-                                    __ATOMIC_RELAXED)) {
+        __atomic_compare_exchange_n(&cell->state, &now, with_state(word, state), false,
+                                    __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
       return Step::kDone;
     }
     pause();
@@ -283,9 +300,10 @@ inline Step take(DynvarCell* cell, uint64_t word, CellState state) {
 
 }  // namespace dynvar_detail
 
-// Copies the value of `key` to `to`: a word for integers, else table.value_size bytes (text: up to its NUL).
-// kAbsent: nothing is written there.
-inline DynvarResult dynvar_load(const DynvarTable& table, const DynvarKey& key, const DynvarValue& to) {
+// Copies the value of `key` to `to`: a word for integers, else table.value_size bytes (text: up to
+// its NUL). kAbsent: nothing is written there.
+inline DynvarResult dynvar_load(const DynvarTable& table, const DynvarKey& key,
+                                const DynvarValue& to) {
   namespace d = dynvar_detail;
   for (uint32_t attempt = 0; attempt < kDynvarAttempts; ++attempt) {
     const d::Found found = d::find(table, key);
@@ -296,18 +314,21 @@ inline DynvarResult dynvar_load(const DynvarTable& table, const DynvarKey& key, 
       d::pause();
       continue;
     }
-    d::copy_value(static_cast<unsigned char*>(to.bytes), d::value_of(table, found.cell), table.value_size, to.form);
+    d::copy_value(static_cast<unsigned char*>(to.bytes), d::value_of(table, found.cell),
+                  table.value_size, to.form);
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     const uint64_t now = d::load(&found.cell->state);
     if (!d::same_claim(now, found.state) || !d::readable(now)) continue;
-    if (one_word || __atomic_load_n(&found.cell->sequence, __ATOMIC_RELAXED) == before) return DynvarResult::kDone;
+    if (one_word || __atomic_load_n(&found.cell->sequence, __ATOMIC_RELAXED) == before)
+      return DynvarResult::kDone;
   }
   return DynvarResult::kContended;
 }
 
-// Sets the value of `key`, and makes its cell if there is none. `value`: a word for integers, table.value_size bytes
-// or a text.
-inline DynvarResult dynvar_store(const DynvarTable& table, const DynvarKey& key, const DynvarValue& value) {
+// Sets the value of `key`, and makes its cell if there is none. `value`: a word for integers,
+// table.value_size bytes or a text.
+inline DynvarResult dynvar_store(const DynvarTable& table, const DynvarKey& key,
+                                 const DynvarValue& value) {
   namespace d = dynvar_detail;
   for (uint32_t attempt = 0; attempt < kDynvarAttempts; ++attempt) {
     const d::Found found = d::find(table, key);
@@ -319,7 +340,8 @@ inline DynvarResult dynvar_store(const DynvarTable& table, const DynvarKey& key,
       step = d::take(found.cell, found.state, kCellWriting);
       if (step == d::Step::kDone) {
         d::write_value(table, found.cell, value);
-        __atomic_store_n(&found.cell->state, d::with_state(found.state, kCellFull), __ATOMIC_RELEASE);
+        __atomic_store_n(&found.cell->state, d::with_state(found.state, kCellFull),
+                         __ATOMIC_RELEASE);
       }
     }
     if (step == d::Step::kDone) return DynvarResult::kDone;
@@ -328,10 +350,12 @@ inline DynvarResult dynvar_store(const DynvarTable& table, const DynvarKey& key,
   return DynvarResult::kContended;
 }
 
-inline DynvarResult dynvar_load(const DynvarTable& table, const DynvarKey& key, void* to, DynvarForm form) {
+inline DynvarResult dynvar_load(const DynvarTable& table, const DynvarKey& key, void* to,
+                                DynvarForm form) {
   return dynvar_load(table, key, DynvarValue{to, form});
 }
-inline DynvarResult dynvar_store(const DynvarTable& table, const DynvarKey& key, const void* value, DynvarForm form) {
+inline DynvarResult dynvar_store(const DynvarTable& table, const DynvarKey& key, const void* value,
+                                 DynvarForm form) {
   return dynvar_store(table, key, DynvarValue{const_cast<void*>(value), form});
 }
 

@@ -20,7 +20,8 @@ class Table {
   Table(uint32_t capacity, uint32_t key_bytes, uint32_t value_bytes)
       : cell_size_(dynvar_cell_size(key_bytes, value_bytes)),
         memory_(std::make_unique<uint64_t[]>(uint64_t{capacity} * cell_size_ / 8)),
-        table_{reinterpret_cast<unsigned char*>(memory_.get()), capacity, cell_size_, value_bytes} {}
+        table_{reinterpret_cast<unsigned char*>(memory_.get()), capacity, cell_size_, value_bytes} {
+  }
 
   const DynvarTable& operator*() const { return table_; }
 
@@ -35,7 +36,8 @@ class Table {
   }
   unsigned count(CellState state) const {
     unsigned n = 0;
-    for_each([&](const DynvarCell& cell, const uint64_t*) { n += (cell.state & 7) == state ? 1 : 0; });
+    for_each(
+        [&](const DynvarCell& cell, const uint64_t*) { n += (cell.state & 7) == state ? 1 : 0; });
     return n;
   }
 
@@ -43,7 +45,8 @@ class Table {
   template <typename Visit>
   void for_each(Visit visit) const {
     for (uint32_t i = 0; i < table_.capacity; ++i) {
-      const auto* cell = reinterpret_cast<const DynvarCell*>(table_.cells + uint64_t{i} * cell_size_);
+      const auto* cell =
+          reinterpret_cast<const DynvarCell*>(table_.cells + uint64_t{i} * cell_size_);
       visit(*cell, reinterpret_cast<const uint64_t*>(cell + 1));
     }
   }
@@ -53,7 +56,9 @@ class Table {
   DynvarTable table_;
 };
 
-DynvarKey key_of(const uint64_t* words, uint32_t count = 1) { return {words, count, hash_key(words, count, 0)}; }
+DynvarKey key_of(const uint64_t* words, uint32_t count = 1) {
+  return {words, count, hash_key(words, count, 0)};
+}
 
 TEST(Dynvar, AgreesWithAMap) {
   Table table(256, 16, 8);
@@ -98,7 +103,8 @@ TEST(Dynvar, AFullTableSaysSoAndTombstonesAreReused) {
     const uint64_t old = round == 0 ? 3 : 100 + round - 1;
     const uint64_t fresh = 100 + round;
     ASSERT_EQ(dynvar_remove(*table, key_of(&old)), DynvarResult::kDone);
-    ASSERT_EQ(dynvar_store(*table, key_of(&fresh), &fresh, DynvarForm::kBytes), DynvarResult::kDone);
+    ASSERT_EQ(dynvar_store(*table, key_of(&fresh), &fresh, DynvarForm::kBytes),
+              DynvarResult::kDone);
   }
   EXPECT_EQ(table.count(kCellFull), 16u);
 }
@@ -110,7 +116,8 @@ TEST(Dynvar, TextsAreCutAndStayTerminated) {
   EXPECT_EQ(dynvar_store(*table, key_of(&word), "short", DynvarForm::kText), DynvarResult::kDone);
   EXPECT_EQ(dynvar_load(*table, key_of(&word), loaded, DynvarForm::kText), DynvarResult::kDone);
   EXPECT_STREQ(loaded, "short");
-  EXPECT_EQ(dynvar_store(*table, key_of(&word), "longer than eight", DynvarForm::kText), DynvarResult::kDone);
+  EXPECT_EQ(dynvar_store(*table, key_of(&word), "longer than eight", DynvarForm::kText),
+            DynvarResult::kDone);
   EXPECT_EQ(dynvar_load(*table, key_of(&word), loaded, DynvarForm::kText), DynvarResult::kDone);
   EXPECT_STREQ(loaded, "longer ");
 }
@@ -123,7 +130,8 @@ TEST(Dynvar, ACellWithAStuckWriterCostsADropAndNoMore) {
   auto* cell = dynvar_detail::find(*table, key_of(&word)).cell;
   cell->state = dynvar_detail::with_state(cell->state, kCellWriting);
   value = 6;
-  EXPECT_EQ(dynvar_store(*table, key_of(&word), &value, DynvarForm::kBytes), DynvarResult::kContended);
+  EXPECT_EQ(dynvar_store(*table, key_of(&word), &value, DynvarForm::kBytes),
+            DynvarResult::kContended);
   EXPECT_EQ(dynvar_remove(*table, key_of(&word)), DynvarResult::kContended);
   uint64_t loaded = 0;
   EXPECT_EQ(dynvar_load(*table, key_of(&word), &loaded, DynvarForm::kBytes), DynvarResult::kDone);
@@ -138,11 +146,13 @@ TEST(Dynvar, AStuckInserterCostsADropAndNoMore) {
   auto* cell = dynvar_detail::find(*table, key_of(&word)).cell;
   cell->state = dynvar_detail::with_state(cell->state, kCellPending);
   EXPECT_EQ(dynvar_load(*table, key_of(&word), &value, DynvarForm::kBytes), DynvarResult::kAbsent);
-  EXPECT_EQ(dynvar_store(*table, key_of(&word), &value, DynvarForm::kBytes), DynvarResult::kContended);
+  EXPECT_EQ(dynvar_store(*table, key_of(&word), &value, DynvarForm::kBytes),
+            DynvarResult::kContended);
   EXPECT_EQ(table.count(kCellFull), 0u);
 }
 
-// ------------------------------------------------------------------------------------------------ several threads
+// ------------------------------------------------------------------------------------------------
+// several threads
 
 constexpr int kThreads = 3;
 
@@ -157,7 +167,8 @@ TEST(DynvarThreads, ARaceForOneKeyEndsWithOneCell) {
   constexpr int kRounds = 3000;
   Table table(64, 8, 8);
   // Tombstones all over the window make the racers claim different cells.
-  for (uint64_t i = 1000; i < 1060; ++i) (void)dynvar_store(*table, key_of(&i), &i, DynvarForm::kBytes);
+  for (uint64_t i = 1000; i < 1060; ++i)
+    (void)dynvar_store(*table, key_of(&i), &i, DynvarForm::kBytes);
   for (uint64_t i = 1000; i < 1060; ++i) (void)dynvar_remove(*table, key_of(&i));
   std::atomic<int> arrived{0};
   std::atomic<int> done{0};
@@ -170,7 +181,8 @@ TEST(DynvarThreads, ARaceForOneKeyEndsWithOneCell) {
       const uint64_t value = word * 10 + static_cast<uint64_t>(t) + 1;
       ++arrived;
       while (arrived.load() < (round + 1) * kThreads) std::this_thread::yield();
-      if (dynvar_store(*table, key_of(&word), &value, DynvarForm::kBytes) == DynvarResult::kDone) ++stored;
+      if (dynvar_store(*table, key_of(&word), &value, DynvarForm::kBytes) == DynvarResult::kDone)
+        ++stored;
       ++done;
       while (done.load() < (round + 1) * kThreads) std::this_thread::yield();
       if (t == 0) {
@@ -184,7 +196,9 @@ TEST(DynvarThreads, ARaceForOneKeyEndsWithOneCell) {
   });
   EXPECT_EQ(duplicates.load(), 0);
   EXPECT_EQ(lost.load(), 0);
-  EXPECT_EQ(table.count(kCellFull) + table.count(kCellWriting) + table.count(kCellPending) + table.count(kCellClaimed), 0u);
+  EXPECT_EQ(table.count(kCellFull) + table.count(kCellWriting) + table.count(kCellPending) +
+                table.count(kCellClaimed),
+            0u);
 }
 
 TEST(DynvarThreads, AValueIsNeverAnotherKeys) {
@@ -200,13 +214,15 @@ TEST(DynvarThreads, AValueIsNeverAnotherKeys) {
       switch (random() % 4) {
         case 0:
         case 1:
-          operations += dynvar_store(*table, key_of(&word), &value, DynvarForm::kBytes) == DynvarResult::kDone;
+          operations += dynvar_store(*table, key_of(&word), &value, DynvarForm::kBytes) ==
+                        DynvarResult::kDone;
           break;
         case 2:
           operations += dynvar_remove(*table, key_of(&word)) == DynvarResult::kDone;
           break;
         default:
-          if (dynvar_load(*table, key_of(&word), &loaded, DynvarForm::kBytes) == DynvarResult::kDone &&
+          if (dynvar_load(*table, key_of(&word), &loaded, DynvarForm::kBytes) ==
+                  DynvarResult::kDone &&
               loaded >> 32 != word) {
             ++wrong;
           }
@@ -236,7 +252,8 @@ TEST(DynvarThreads, TextsAreNeverTorn) {
         continue;
       }
       char loaded[64];
-      if (dynvar_load(*table, key_of(&word), loaded, DynvarForm::kText) != DynvarResult::kDone) continue;
+      if (dynvar_load(*table, key_of(&word), loaded, DynvarForm::kText) != DynvarResult::kDone)
+        continue;
       const std::string text = loaded;
       if (text.find_first_not_of(text.empty() ? 'x' : text[0]) != std::string::npos) ++torn;
     }

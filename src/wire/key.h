@@ -1,9 +1,10 @@
 // Keys of aggregations and associative arrays: how a tuple becomes words, and their hash.
 //
-// A key is its components one after another: an integer as one word, extended by its type's signedness; a string as a
-// word with its length (without the NUL), then its bytes, padded with zeros to a whole word. An array of scope `self`
-// has the thread's id as its first word. Bodies, the interpreter and the consumer share this; so two equal tuples are
-// equal word by word. Freestanding.
+// A key is its components one after another: an integer as one word, extended by its type's
+// signedness; a string as a word with its length (without the NUL), then its bytes, padded with
+// zeros to a whole word. An array of scope `self` has the thread's id as its first word. Bodies,
+// the interpreter and the consumer share this; so two equal tuples are equal word by word.
+// Freestanding.
 
 #pragma once
 
@@ -28,7 +29,8 @@ constexpr uint64_t hash_step(uint64_t hash, uint64_t word) {
   return hash ^ (hash >> 32);
 }
 constexpr uint32_t hash_end(uint64_t hash) {
-  // The multiplication mixes upwards only, so low bits are poor; the last step's shift has put the high ones there.
+  // The multiplication mixes upwards only, so low bits are poor; the last step's shift has put the
+  // high ones there.
   return static_cast<uint32_t>(hash);
 }
 constexpr uint32_t hash_key(const uint64_t* words, uint32_t count, uint64_t seed) {
@@ -37,7 +39,8 @@ constexpr uint32_t hash_key(const uint64_t* words, uint32_t count, uint64_t seed
   return hash_end(hash);
 }
 
-// Writes a key into a buffer of `capacity` words. A component that does not fit makes it fail for good.
+// Writes a key into a buffer of `capacity` words. A component that does not fit makes it fail for
+// good.
 class KeyWriter {
  public:
   constexpr KeyWriter(uint64_t* words, uint32_t capacity) : words_(words), capacity_(capacity) {}

@@ -2,8 +2,9 @@
 //
 //   header page | strings | globals | slots, one more for the early thread | chunks
 //
-// Strings: constant i of the program lies at layout.strings + the sum of (size_j + 1) over j < i; what the session
-// adds (names of probes, execname) follows. Freestanding, though only the tracer uses it.
+// Strings: constant i of the program lies at layout.strings + the sum of (size_j + 1) over j < i;
+// what the session adds (names of probes, execname) follows. Freestanding, though only the tracer
+// uses it.
 
 #pragma once
 
@@ -60,19 +61,21 @@ constexpr Layout make_layout(const LayoutRequest& request) {
   layout.slot_self_size = static_cast<uint32_t>(align_up(request.self_size, 64));
   layout.slot_scratch = layout.slot_self + layout.slot_self_size;
   layout.scratch_size = static_cast<uint32_t>(align_up(request.scratch_size, 64));
-  // An even number of lines: processors fetch lines in pairs, and neighbours belong to different threads.
+  // An even number of lines: processors fetch lines in pairs, and neighbours belong to different
+  // threads.
   layout.slot_stride =
       align_up(uint64_t{layout.slot_scratch} + uint64_t{kLevels} * layout.scratch_size, 128);
 
-  layout.chunks = align_up(layout.slots + (uint64_t{layout.slot_count} + 1) * layout.slot_stride, kChunkSize);
+  layout.chunks =
+      align_up(layout.slots + (uint64_t{layout.slot_count} + 1) * layout.slot_stride, kChunkSize);
   const uint64_t wanted = request.buffer_bytes / kChunkSize;
   layout.chunk_count = static_cast<uint32_t>(wanted < kMinChunks ? kMinChunks : wanted);
   layout.size = layout.chunks + uint64_t{layout.chunk_count} * kChunkSize;
   return layout;
 }
 
-// Makes a fresh arena of layout.size zero bytes ready, all but what the session knows: clock, ids, names, tid_offset,
-// state (0 here: no body runs).
+// Makes a fresh arena of layout.size zero bytes ready, all but what the session knows: clock, ids,
+// names, tid_offset, state (0 here: no body runs).
 inline void initialize(unsigned char* arena, const Layout& layout) {
   for (uint32_t i = 0; i < layout.chunk_count; ++i) {
     auto* next = reinterpret_cast<uint32_t*>(arena + layout.chunks + uint64_t{i} * kChunkSize);

@@ -87,7 +87,8 @@ TEST(Layout, AFreshArenaHasEveryChunkOnceInItsPool) {
   EXPECT_EQ(seen.size(), layout.chunk_count);
 }
 
-// ---------------------------------------------------------------------------------------------------------- keys
+// ----------------------------------------------------------------------------------------------------------
+// keys
 
 TEST(Key, WhatIsWrittenIsRead) {
   uint64_t words[32];

@@ -19,31 +19,42 @@ std::optional<Pid> parse_pid(const char* text) {
   char* end = nullptr;
   errno = 0;
   const long value = std::strtol(text, &end, 10);
-  if (errno != 0 || end == text || *end != '\0' || value <= 0 || value > 0x7fffffff) return std::nullopt;
+  if (errno != 0 || end == text || *end != '\0' || value <= 0 || value > 0x7fffffff)
+    return std::nullopt;
   return Pid{static_cast<pid_t>(value)};
 }
 
 // Flags that are nothing but a name for an option.
 bool add_option_flag(int flag, const char* value, CommandLine& command) {
   const auto add = [&](const char* name, bool with_value) {
-    command.options.emplace_back(name, with_value ? std::optional<std::string>(value) : std::nullopt);
+    command.options.emplace_back(name,
+                                 with_value ? std::optional<std::string>(value) : std::nullopt);
     return true;
   };
   switch (flag) {
-    case 'b': return add("bufsize", true);
-    case 'C': return add("cpp", false);
+    case 'b':
+      return add("bufsize", true);
+    case 'C':
+      return add("cpp", false);
     case 'D':
     case 'I':
     case 'U':
       command.cpp_arguments.push_back(std::string("-") + static_cast<char>(flag) + value);
       return true;
-    case 'F': return add("flowindent", false);
-    case 'H': return add("cpphdrs", false);
-    case 'L': return add("libdir", true);
-    case 'q': return add("quiet", false);
-    case 'w': return add("destructive", false);
-    case 'X': return add("stdc", true);
-    default: return false;
+    case 'F':
+      return add("flowindent", false);
+    case 'H':
+      return add("cpphdrs", false);
+    case 'L':
+      return add("libdir", true);
+    case 'q':
+      return add("quiet", false);
+    case 'w':
+      return add("destructive", false);
+    case 'X':
+      return add("stdc", true);
+    default:
+      return false;
   }
 }
 
@@ -90,47 +101,68 @@ ParsedCommandLine parse_command_line(const std::string& name, int argc, char** a
         if (flag == '3' || std::string(optarg) != "4") {
           parsed.error = bad(flag == '3' && std::string(optarg) == "2"
                                  ? "-32 is not offered: Trapline traces 64-bit processes only\n"
-                                 : std::string("illegal option -- ") + static_cast<char>(flag) + optarg + "\n");
+                                 : std::string("illegal option -- ") + static_cast<char>(flag) +
+                                       optarg + "\n");
           return parsed;
         }
         break;
       case 'B':
       case 'G':
       case 'h':
-        parsed.error = UsageError{std::string("-") + static_cast<char>(flag) + " is not offered yet\n", false, kExitError};
+        parsed.error =
+            UsageError{std::string("-") + static_cast<char>(flag) + " is not offered yet\n", false,
+                       kExitError};
         return parsed;
-      case 'c': command.commands.emplace_back(optarg); break;
-      case 'e': command.compile_only = true; break;
+      case 'c':
+        command.commands.emplace_back(optarg);
+        break;
+      case 'e':
+        command.compile_only = true;
+        break;
       case 'f':
       case 'i':
       case 'm':
       case 'n':
       case 'P':
-      case 's': command.sources.push_back({static_cast<SourceFlag>(flag), optarg}); break;
+      case 's':
+        command.sources.push_back({static_cast<SourceFlag>(flag), optarg});
+        break;
       case 'l':
         command.mode = Mode::kList;
         command.allow_unmatched = true;
         ++modes;
         break;
-      case 'o': command.output = optarg; break;
+      case 'o':
+        command.output = optarg;
+        break;
       case 'p':
         if (const auto pid = parse_pid(optarg)) {
           command.pids.push_back(*pid);
         } else {
-          parsed.error = UsageError{std::string("invalid pid: ") + optarg + "\n", false, kExitError};
+          parsed.error =
+              UsageError{std::string("invalid pid: ") + optarg + "\n", false, kExitError};
           return parsed;
         }
         break;
-      case 'S': command.show_plan = true; break;
-      case 'v': ++command.verbose; break;
+      case 'S':
+        command.show_plan = true;
+        break;
+      case 'v':
+        ++command.verbose;
+        break;
       case 'V':
         command.mode = Mode::kVersion;
         ++modes;
         break;
-      case 'x': add_x_option(optarg, command); break;
-      case 'Z': command.allow_unmatched = true; break;
+      case 'x':
+        add_x_option(optarg, command);
+        break;
+      case 'Z':
+        command.allow_unmatched = true;
+        break;
       case ':':
-        parsed.error = bad(std::string("option requires an argument -- '") + static_cast<char>(optopt) + "'\n");
+        parsed.error = bad(std::string("option requires an argument -- '") +
+                           static_cast<char>(optopt) + "'\n");
         return parsed;
       default:
         if (optind > 1 && std::string(argv[optind - 1]) == "--help") {
@@ -143,7 +175,8 @@ ParsedCommandLine parse_command_line(const std::string& name, int argc, char** a
   }
   for (; optind < argc; ++optind) command.arguments.emplace_back(argv[optind]);
   if (modes > 1) {
-    parsed.error = UsageError{"only one of the [-GhlV] options can be specified at a time\n", false, kExitUsage};
+    parsed.error = UsageError{"only one of the [-GhlV] options can be specified at a time\n", false,
+                              kExitUsage};
   }
   (void)name;
   return parsed;
@@ -155,11 +188,21 @@ std::string usage(const std::string& name) {
          " [-64] [-CeFHlqSvVwZ] [-b bufsz] [-c cmd] [-D name[=def]]\n"
          "\t[-I path] [-L path] [-o output] [-p pid] [-s script] [-U name]\n"
          "\t[-x opt[=val]] [-X a|c|s|t]\n\n"
-         "\t[-P provider " + action + "]\n"
-         "\t[-m [ provider: ] module " + action + "]\n"
-         "\t[-f [[ provider: ] module: ] func " + action + "]\n"
-         "\t[-n [[[ provider: ] module: ] func: ] name " + action + "]\n"
-         "\t[-i probe-id " + action + "] [ args ... ]\n\n"
+         "\t[-P provider " +
+         action +
+         "]\n"
+         "\t[-m [ provider: ] module " +
+         action +
+         "]\n"
+         "\t[-f [[ provider: ] module: ] func " +
+         action +
+         "]\n"
+         "\t[-n [[[ provider: ] module: ] func: ] name " +
+         action +
+         "]\n"
+         "\t[-i probe-id " +
+         action +
+         "] [ args ... ]\n\n"
          "\tpredicate -> '/' D-expression '/'\n"
          "\t   action -> '{' D-statements '}'\n\n"
          "\t-b  set trace buffer size\n"

@@ -1,6 +1,7 @@
 // The command line of trapline: dtrace(1)'s flags.
 //
-// Parsed in one pass into a value; what the flags mean together is checked here, what they do is elsewhere.
+// Parsed in one pass into a value; what the flags mean together is checked here, what they do is
+// elsewhere.
 
 #pragma once
 
@@ -32,26 +33,28 @@ enum class SourceFlag : char {
 
 struct SourceArgument {
   SourceFlag flag;
-  std::string text;  // a path for kScript, else a probe specifier with an optional predicate and action
+  std::string
+      text;  // a path for kScript, else a probe specifier with an optional predicate and action
 };
 
 struct CommandLine {
   Mode mode = Mode::kTrace;
-  bool compile_only = false;  // -e
-  int verbose = 0;            // -v, counted
+  bool compile_only = false;     // -e
+  int verbose = 0;               // -v, counted
   bool allow_unmatched = false;  // -Z, and -l implies it
   bool show_plan = false;        // -S
   std::vector<SourceArgument> sources;
-  std::vector<std::pair<std::string, std::optional<std::string>>> options;  // -x, and flags that stand for one
+  std::vector<std::pair<std::string, std::optional<std::string>>>
+      options;                             // -x, and flags that stand for one
   std::vector<std::string> cpp_arguments;  // -D, -U, -I and their -x forms, in order
-  std::vector<Pid> pids;               // -p
-  std::vector<std::string> commands;   // -c
-  std::optional<std::string> output;   // -o
-  std::vector<std::string> arguments;  // $1, $2, ...
+  std::vector<Pid> pids;                   // -p
+  std::vector<std::string> commands;       // -c
+  std::optional<std::string> output;       // -o
+  std::vector<std::string> arguments;      // $1, $2, ...
 };
 
 struct UsageError {
-  std::string text;         // what to print before the usage; may be empty
+  std::string text;  // what to print before the usage; may be empty
   bool show_usage = true;
   int exit_status = kExitUsage;
 };

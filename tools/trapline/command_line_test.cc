@@ -26,7 +26,8 @@ TEST(CommandLine, TakesProgramsInTheirOrder) {
 }
 
 TEST(CommandLine, OptionsKeepTheirValues) {
-  const auto parsed = parse({"-q", "-x", "strsize=64", "-xerrtags", "-b", "1m", "-D", "A=1", "-n", "BEGIN"});
+  const auto parsed =
+      parse({"-q", "-x", "strsize=64", "-xerrtags", "-b", "1m", "-D", "A=1", "-n", "BEGIN"});
   ASSERT_FALSE(parsed.error);
   ASSERT_EQ(parsed.command.options.size(), 4u);
   EXPECT_EQ(parsed.command.options[0].first, "quiet");

@@ -1,4 +1,5 @@
-// -l: the probes that the descriptions match; with -v, how each of their places would be reached or why it cannot be.
+// -l: the probes that the descriptions match; with -v, how each of their places would be reached or
+// why it cannot be.
 
 #include <fmt/format.h>
 
@@ -27,16 +28,18 @@ Places places_of(session::Session& session) {
       for (const isa::SitePlan& site : module.sites) {
         for (const isa::PlannedPoint& point : site.points) {
           const probes::PointUse& use = plans.uses[point.tag];  // a rendezvous's is no probe's
-          places.emplace(use.probe,
-                         fmt::format("inline: +{:#x} ({:#x}), {}-byte jump over {} bytes at {:#x}", use.offset,
-                                     bias.to_remote(site.site + point.offset).value(), site.patch_size,
-                                     site.window_size, bias.to_remote(site.site).value()));
+          places.emplace(
+              use.probe,
+              fmt::format("inline: +{:#x} ({:#x}), {}-byte jump over {} bytes at {:#x}", use.offset,
+                          bias.to_remote(site.site + point.offset).value(), site.patch_size,
+                          site.window_size, bias.to_remote(site.site).value()));
         }
       }
     }
     for (const probes::RefusedPlace& place : plans.refused) {
-      places.emplace(place.probe, fmt::format("refused: {:#x}: {}{}{}", place.at.value(), place.reason,
-                                              place.detail.empty() ? "" : ": ", place.detail));
+      places.emplace(place.probe,
+                     fmt::format("refused: {:#x}: {}{}{}", place.at.value(), place.reason,
+                                 place.detail.empty() ? "" : ": ", place.detail));
     }
   }
   return places;
@@ -67,7 +70,8 @@ Result<> print_rows(const CommandLine& command, session::Session& session, repor
     const auto [first, last] = places.equal_range(i);
     if (first == last) continue;
     TL_TRY(out.write("\tPlaces\n"));
-    for (auto place = first; place != last; ++place) TL_TRY(out.write(fmt::format("\t\t{}\n", place->second)));
+    for (auto place = first; place != last; ++place)
+      TL_TRY(out.write(fmt::format("\t\t{}\n", place->second)));
     TL_TRY(out.write("\n"));
   }
   return out.flush();
@@ -100,7 +104,8 @@ int list(const CommandLine& command) {
   report::TextOutput output(*compiled->program, out, err, {});
   session::Session session(*compiled->program, compiled->options, std::move(*processes), output);
   if (const auto found = session.find(); !found) return say(found.error()), kExitError;
-  if (const auto heading = out.write(report::list_heading()); !heading) return say(heading.error()), kExitError;
+  if (const auto heading = out.write(report::list_heading()); !heading)
+    return say(heading.error()), kExitError;
   for (const session::Unmatched& unmatched : session.enabling().unmatched) {
     say(fmt::format("failed to match {}: {}", session::full_name(unmatched.description),
                     unmatched.why.empty() ? "No probe matches description" : unmatched.why));

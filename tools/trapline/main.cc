@@ -16,9 +16,11 @@ namespace {
 using namespace trapline::tool;
 
 int print_version(int verbose) {
-  std::printf("%.*s: Trapline D 2.0 (trapline %s)\n", static_cast<int>(kMessageName.size()), kMessageName.data(),
-              TRAPLINE_VERSION);
-  if (verbose > 0) std::printf("This is Trapline %s, whose language is D as of Oracle DTrace 2.0\n", TRAPLINE_VERSION);
+  std::printf("%.*s: Trapline D 2.0 (trapline %s)\n", static_cast<int>(kMessageName.size()),
+              kMessageName.data(), TRAPLINE_VERSION);
+  if (verbose > 0)
+    std::printf("This is Trapline %s, whose language is D as of Oracle DTrace 2.0\n",
+                TRAPLINE_VERSION);
   return kExitSuccess;
 }
 
@@ -32,10 +34,15 @@ int main(int argc, char** argv) {
     return parsed.error->exit_status;
   }
   switch (parsed.command.mode) {
-    case Mode::kHelp: std::fputs(usage("trapline").c_str(), stdout); return kExitSuccess;
-    case Mode::kVersion: return print_version(parsed.command.verbose);
-    case Mode::kList: return list(parsed.command);
-    case Mode::kTrace: return trace(parsed.command);
+    case Mode::kHelp:
+      std::fputs(usage("trapline").c_str(), stdout);
+      return kExitSuccess;
+    case Mode::kVersion:
+      return print_version(parsed.command.verbose);
+    case Mode::kList:
+      return list(parsed.command);
+    case Mode::kTrace:
+      return trace(parsed.command);
   }
   return kExitError;
 }

@@ -17,7 +17,8 @@ std::string name_of(const session::Refusal& refusal) {
 
 }  // namespace
 
-std::vector<std::string> describe_refusals(const std::vector<session::Refusal>& refusals, Detail detail) {
+std::vector<std::string> describe_refusals(const std::vector<session::Refusal>& refusals,
+                                           Detail detail) {
   std::vector<std::string> lines;
   std::map<std::string, std::set<std::string>> by_reason;
   std::set<std::uint32_t> probes;
@@ -25,8 +26,9 @@ std::vector<std::string> describe_refusals(const std::vector<session::Refusal>& 
     by_reason[refusal.reason].insert(name_of(refusal));
     probes.insert(refusal.probe.id);
     if (detail != Detail::kEveryPlace) continue;
-    lines.push_back(fmt::format("{} at {:#x} cannot be probed: {}{}{}", name_of(refusal), refusal.address, refusal.reason,
-                                refusal.detail.empty() ? "" : ": ", refusal.detail));
+    lines.push_back(fmt::format("{} at {:#x} cannot be probed: {}{}{}", name_of(refusal),
+                                refusal.address, refusal.reason, refusal.detail.empty() ? "" : ": ",
+                                refusal.detail));
   }
   if (refusals.empty()) return lines;
   std::string reasons;
@@ -38,7 +40,8 @@ std::vector<std::string> describe_refusals(const std::vector<session::Refusal>& 
       shown += (shown.empty() ? "" : ", ") + name;
     }
     if (names.size() > kNamesShown) shown += ", ...";
-    lines.push_back(fmt::format("{} probe{} refused: {} ({})", names.size(), names.size() == 1 ? "" : "s", reason, shown));
+    lines.push_back(fmt::format("{} probe{} refused: {} ({})", names.size(),
+                                names.size() == 1 ? "" : "s", reason, shown));
   }
   if (by_reason.size() > 1) {
     lines.push_back(fmt::format("{} probes in all are refused and do not count{}", probes.size(),

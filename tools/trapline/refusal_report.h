@@ -1,4 +1,5 @@
-// Says which probes could not be armed and why: a line a reason, with a few names; with -v every place.
+// Says which probes could not be armed and why: a line a reason, with a few names; with -v every
+// place.
 
 #pragma once
 
@@ -12,6 +13,7 @@ namespace trapline::tool {
 enum class Detail : std::uint8_t { kSummary, kEveryPlace };
 
 // The lines, without the command's name in front.
-std::vector<std::string> describe_refusals(const std::vector<session::Refusal>& refusals, Detail detail);
+std::vector<std::string> describe_refusals(const std::vector<session::Refusal>& refusals,
+                                           Detail detail);
 
 }  // namespace trapline::tool

@@ -18,12 +18,18 @@ namespace {
 
 session::ProgramKind program_kind(SourceFlag flag) {
   switch (flag) {
-    case SourceFlag::kScript: return session::ProgramKind::kScript;
-    case SourceFlag::kName: return session::ProgramKind::kName;
-    case SourceFlag::kFunction: return session::ProgramKind::kFunction;
-    case SourceFlag::kModule: return session::ProgramKind::kModule;
-    case SourceFlag::kProvider: return session::ProgramKind::kProvider;
-    case SourceFlag::kId: return session::ProgramKind::kId;
+    case SourceFlag::kScript:
+      return session::ProgramKind::kScript;
+    case SourceFlag::kName:
+      return session::ProgramKind::kName;
+    case SourceFlag::kFunction:
+      return session::ProgramKind::kFunction;
+    case SourceFlag::kModule:
+      return session::ProgramKind::kModule;
+    case SourceFlag::kProvider:
+      return session::ProgramKind::kProvider;
+    case SourceFlag::kId:
+      return session::ProgramKind::kId;
   }
   return session::ProgramKind::kScript;
 }
@@ -38,19 +44,22 @@ Result<plan::Options> read_options(const CommandLine& command) {
     const std::size_t equals = variable.find('=');
     if (!variable.starts_with(kPrefix) || equals == std::string_view::npos) continue;
     std::string name(variable.substr(kPrefix.size(), equals - kPrefix.size()));
-    std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    std::ranges::transform(name, name.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     const std::string_view value = variable.substr(equals + 1);
     const auto set = options.set(name, value.empty() ? std::nullopt : std::optional(value));
     if (!set) return set.error().within(fmt::format("failed to set {} from the environment", name));
   }
   for (const auto& [name, value] : command.options) {
-    const auto set = options.set(name, value ? std::optional<std::string_view>(*value) : std::nullopt);
+    const auto set =
+        options.set(name, value ? std::optional<std::string_view>(*value) : std::nullopt);
     if (!set) return set.error().within(fmt::format("failed to set -x {}", name));
   }
   return options;
 }
 
-Result<std::vector<session::Tracee>> find_processes(const CommandLine& command, const Signals& signals) {
+Result<std::vector<session::Tracee>> find_processes(const CommandLine& command,
+                                                    const Signals& signals) {
   std::vector<session::Tracee> tracees;
   for (const std::string& text : command.commands) {
     auto launched = session::Tracee::launch(text, signals.original_mask());
@@ -65,7 +74,8 @@ Result<std::vector<session::Tracee>> find_processes(const CommandLine& command, 
   return tracees;
 }
 
-std::optional<session::CompiledProgram> compile_programs(const CommandLine& command, const plan::Options& options,
+std::optional<session::CompiledProgram> compile_programs(const CommandLine& command,
+                                                         const plan::Options& options,
                                                          std::optional<Pid> target) {
   session::CompileInput input;
   for (const SourceArgument& source : command.sources) {
@@ -85,7 +95,8 @@ Result<> add_named_processes(const plan::Program& program, std::vector<session::
     for (const plan::ProbeDescription& description : clause.probes) {
       const auto pid = session::pid_of_provider(description.provider);
       if (!pid) continue;
-      const bool known = std::ranges::any_of(tracees, [&](const session::Tracee& t) { return t.pid().value == *pid; });
+      const bool known = std::ranges::any_of(
+          tracees, [&](const session::Tracee& t) { return t.pid().value == *pid; });
       if (known) continue;
       auto attached = session::Tracee::attach(Pid{*pid});
       if (!attached) return attached.error().within(fmt::format("failed to grab pid {}", *pid));
@@ -95,8 +106,8 @@ Result<> add_named_processes(const plan::Program& program, std::vector<session::
   return {};
 }
 
-bool report_unmatched(const CommandLine& command, const plan::Options& options, const plan::Program& program,
-                      const session::Enabling& enabling) {
+bool report_unmatched(const CommandLine& command, const plan::Options& options,
+                      const plan::Program& program, const session::Enabling& enabling) {
   const bool allowed = command.allow_unmatched || options.flag("zdefs");
   for (const session::Unmatched& unmatched : enabling.unmatched) {
     if (allowed && !unmatched.unsupported) continue;
@@ -109,8 +120,9 @@ bool report_unmatched(const CommandLine& command, const plan::Options& options, 
                                  : fmt::format("probe description {} does not match any probes{}{}",
                                                session::full_name(unmatched.description),
                                                unmatched.why.empty() ? "" : ": ", unmatched.why);
-    say(fmt::format("{} {}: {}{}{}", script ? "failed to compile script" : "invalid probe specifier", source.text, tag,
-                    place, what));
+    say(fmt::format("{} {}: {}{}{}",
+                    script ? "failed to compile script" : "invalid probe specifier", source.text,
+                    tag, place, what));
     return true;
   }
   return false;
@@ -119,7 +131,8 @@ bool report_unmatched(const CommandLine& command, const plan::Options& options, 
 Result<OutputFile> OutputFile::open(const std::optional<std::string>& path) {
   if (!path) return OutputFile(stdout, "<stdout>");
   std::FILE* file = std::fopen(path->c_str(), "ae");
-  if (file == nullptr) return Error::os(errno, fmt::format("failed to open output file '{}'", *path));
+  if (file == nullptr)
+    return Error::os(errno, fmt::format("failed to open output file '{}'", *path));
   return OutputFile(file, *path);
 }
 

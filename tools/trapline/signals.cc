@@ -14,11 +14,12 @@ Result<Signals> Signals::take() {
   sigset_t wanted;
   sigemptyset(&wanted);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) {
-    struct sigaction present {};
+    struct sigaction present{};
     ::sigaction(signal, nullptr, &present);
     if (present.sa_handler != SIG_IGN) sigaddset(&wanted, signal);
   }
-  if (::sigprocmask(SIG_BLOCK, &wanted, &signals.original_) != 0) return Error::os(errno, "sigprocmask");
+  if (::sigprocmask(SIG_BLOCK, &wanted, &signals.original_) != 0)
+    return Error::os(errno, "sigprocmask");
   signals.fd_ = Fd(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals.fd_) return Error::os(errno, "signalfd");
   return signals;

@@ -1,4 +1,5 @@
-// The command's signals, as a descriptor: SIGINT and SIGTERM end tracing, the second one at once; SIGUSR1 prints now.
+// The command's signals, as a descriptor: SIGINT and SIGTERM end tracing, the second one at once;
+// SIGUSR1 prints now.
 
 #pragma once
 

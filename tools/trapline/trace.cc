@@ -19,19 +19,21 @@ namespace trapline::tool {
 
 namespace {
 
-std::unique_ptr<report::Output> make_output(const plan::Program& program, const plan::Options& options,
-                                            report::ByteSink& out, report::ByteSink& err) {
+std::unique_ptr<report::Output> make_output(const plan::Program& program,
+                                            const plan::Options& options, report::ByteSink& out,
+                                            report::ByteSink& err) {
   report::PrintOptions base;
   base.testing = std::getenv("_DTRACE_TESTING") != nullptr;
   base.program_name = kMessageName;
   report::PrintOptions print = report::print_options(options, std::move(base));
-  if (options.text("format") == "json") return std::make_unique<report::JsonOutput>(program, out, std::move(print));
+  if (options.text("format") == "json")
+    return std::make_unique<report::JsonOutput>(program, out, std::move(print));
   return std::make_unique<report::TextOutput>(program, out, err, std::move(print));
 }
 
 // "description 'BEGIN ' matched 1 probe", one a program of the command line.
-std::uint32_t report_matches(const CommandLine& command, const plan::Options& options, const plan::Program& program,
-                             const session::Enabling& enabling) {
+std::uint32_t report_matches(const CommandLine& command, const plan::Options& options,
+                             const plan::Program& program, const session::Enabling& enabling) {
   std::uint32_t total = 0;
   for (std::uint32_t s = 0; s < command.sources.size(); ++s) {
     std::uint32_t matches = 0;
@@ -42,7 +44,8 @@ std::uint32_t report_matches(const CommandLine& command, const plan::Options& op
     if (options.flag("quiet")) continue;
     const SourceArgument& source = command.sources[s];
     const bool script = source.flag == SourceFlag::kScript;
-    const std::string name = script ? source.text : source.text.substr(0, source.text.find_first_of("{/;"));
+    const std::string name =
+        script ? source.text : source.text.substr(0, source.text.find_first_of("{/;"));
     say(report::matched_message(script ? "script" : "description", name, matches));
   }
   return total;
@@ -65,7 +68,8 @@ void report_verbose(session::Session& session) {
       const symbols::Module& module = session.tracee(i).modules().module(m);
       if (!module.file_note.empty()) say(fmt::format("{}: {}", module.path, module.file_note));
       if (!table || !(*table)->sources().stripped()) continue;
-      say(fmt::format("{} is stripped: only its {} exported functions have names; a debug package "
+      say(
+          fmt::format("{} is stripped: only its {} exported functions have names; a debug package "
                       "(for libc: libc6-dbg) brings the others",
                       module.name, (*table)->symbols().size()));
     }
@@ -80,14 +84,16 @@ void report_stops(session::Session& session) {
     std::string each;
     for (const session::Stop& stop : stops) {
       longest = std::max(longest, stop.duration);
-      each += fmt::format("{}{} {:.0f}", each.empty() ? "" : ", ", stop.purpose, Micros(stop.duration).count());
+      each += fmt::format("{}{} {:.0f}", each.empty() ? "" : ", ", stop.purpose,
+                          Micros(stop.duration).count());
     }
-    say(fmt::format("pid {} was stopped {} times, {:.0f} us at most ({})", session.tracee(i).pid().value, stops.size(),
-                    Micros(longest).count(), each));
+    say(fmt::format("pid {} was stopped {} times, {:.0f} us at most ({})",
+                    session.tracee(i).pid().value, stops.size(), Micros(longest).count(), each));
   }
 }
 
-// Runs until the program, the processes or the user end it; then takes everything back and prints what is left.
+// Runs until the program, the processes or the user end it; then takes everything back and prints
+// what is left.
 Result<> run(session::Session& session, Signals& signals, report::ByteSink& out) {
   const bool testing = std::getenv("_DTRACE_TESTING") != nullptr;
   Result<> failed;
@@ -139,9 +145,11 @@ int trace(const CommandLine& command) {
   session::Session session(*compiled->program, compiled->options, std::move(*processes), *output);
   const auto found = session.find();
   if (!found) return say(found.error()), kExitError;
-  if (report_unmatched(command, compiled->options, *compiled->program, session.enabling())) return kExitError;
+  if (report_unmatched(command, compiled->options, *compiled->program, session.enabling()))
+    return kExitError;
   if (command.compile_only) return kExitSuccess;
-  const std::uint32_t matched = report_matches(command, compiled->options, *compiled->program, session.enabling());
+  const std::uint32_t matched =
+      report_matches(command, compiled->options, *compiled->program, session.enabling());
   if (command.verbose > 0) report_verbose(session);
   if (matched == 0 && !command.allow_unmatched && !compiled->options.flag("zdefs")) {
     return say("no probes matched"), kExitError;
@@ -153,7 +161,8 @@ int trace(const CommandLine& command) {
     return kExitError;
   }
   report_refusals(command, session);
-  if (compiled->options.flag("destructive") && !compiled->options.flag("quiet")) say("allowing destructive actions");
+  if (compiled->options.flag("destructive") && !compiled->options.flag("quiet"))
+    say("allowing destructive actions");
   const auto ran = run(session, *signals, out);
   if (command.verbose > 0) report_stops(session);
   if (!ran) return say(ran.error()), kExitError;

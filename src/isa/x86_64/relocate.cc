@@ -56,7 +56,8 @@ bool is_relocatable_call(const Instruction& instruction) {
   if (instruction.operand_prefix || instruction.eip_relative) return false;
   if (instruction.kind == Kind::kCallDirect) return instruction.relative_size == 4;
   constexpr std::uint8_t kRsp = 4;
-  return instruction.kind == Kind::kCallIndirect && instruction.memory.base != kRsp && instruction.reg0 != kRsp;
+  return instruction.kind == Kind::kCallIndirect && instruction.memory.base != kRsp &&
+         instruction.reg0 != kRsp;
 }
 
 bool in_reach(const SitePlan& plan, LoadBias bias, RemoteAddr trampoline, std::uint64_t slack) {
@@ -139,7 +140,8 @@ Result<> Relocator::emit_plain(const Instruction& i) {
   return {};
 }
 
-// What a call does, but for where it is called from: push the address behind the original one, jump to the callee.
+// What a call does, but for where it is called from: push the address behind the original one, jump
+// to the callee.
 Result<> Relocator::emit_call(const Instruction& i) {
   const std::uint64_t back = bias_.to_remote(LinkAddr(i.end())).value();
   out_.bytes({0x48, 0x8d, 0x64, 0x24, 0xf8, 0xc7, 0x04, 0x24});
@@ -150,13 +152,15 @@ Result<> Relocator::emit_call(const Instruction& i) {
     jump_to(bias_.to_remote(LinkAddr(i.target)));
     return {};
   }
-  // ff /2 (call) becomes ff /4 (jmp): the ModRM byte follows the opcode, which follows the prefixes.
+  // ff /2 (call) becomes ff /4 (jmp): the ModRM byte follows the opcode, which follows the
+  // prefixes.
   const std::size_t start = out_.offset();
   TL_TRY(emit_plain(i));
   const auto original = original_bytes(i);
   std::size_t opcode = 0;
   while (opcode + 1 < original.size() && original[opcode] != std::byte{0xff}) ++opcode;
-  if (opcode + 1 >= original.size() || (original[opcode + 1] & std::byte{0x38}) != std::byte{0x10}) {
+  if (opcode + 1 >= original.size() ||
+      (original[opcode + 1] & std::byte{0x38}) != std::byte{0x10}) {
     return Error(ErrorCode::kUnsupported, std::string(to_text(Refusal::kCall)));
   }
   out_.replace(start + opcode + 1, (original[opcode + 1] & std::byte{0xc7}) | std::byte{0x20});

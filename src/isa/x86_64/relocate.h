@@ -7,12 +7,14 @@
 //   loop/jrcxz rel8             (67) ex 02 | eb 05 | e9 rel32      (eb 0e | ff 25 ... beyond)
 //   branch into the window      the same to the copy of the instruction (or the probe before it)
 //   ret, jmp reg/mem, the rest  copied
-//   call, last in the window    the return address, pushed as the call would have pushed it, and a jump:
+//   call, last in the window    the return address, pushed as the call would have pushed it, and a
+//   jump:
 //                               48 8d 64 24 f8        lea rsp, [rsp-8]
 //                               c7 04 24 imm32        mov dword [rsp], low half
 //                               c7 44 24 04 imm32     mov dword [rsp+4], high half
 //                               e9 rel32 | ff /4      jmp to the callee
-//                               The callee returns to its caller's own code, not here: unwinding sees what it always saw.
+//                               The callee returns to its caller's own code, not here: unwinding
+//                               sees what it always saw.
 //   syscall, xbegin, ...        refused (site.h never plans them)
 
 #pragma once
@@ -35,8 +37,9 @@ namespace trapline::isa {
 // included.
 std::optional<Refusal> unrelocatable(const Instruction& instruction);
 
-// A call that can be relocated as the last instruction of a window. Not one through rsp, whose operand the push would
-// move. Never where the process has a shadow stack: that would miss the call.
+// A call that can be relocated as the last instruction of a window. Not one through rsp, whose
+// operand the push would move. Never where the process has a shadow stack: that would miss the
+// call.
 bool is_relocatable_call(const Instruction& instruction);
 
 // Whether `trampoline` (any address within `slack` bytes from it) suits a site: the jump there, the

@@ -37,7 +37,8 @@ TEST(Site, EntryBehindEndbr) {
 }
 
 TEST(Site, EntryOverEndbrWhereNothingElseFits) {
-  // endbr64; xor eax,eax; call rax; ret: behind the endbr64 the call would be in the midst of the window
+  // endbr64; xor eax,eax; call rax; ret: behind the endbr64 the call would be in the midst of the
+  // window
   TestModule m({0xf3, 0x0f, 0x1e, 0xfa, 0x31, 0xc0, 0xff, 0xd0, 0xc3});
   const SiteSet set = m.plan(0, PointKind::kEntry);
   expect_site(set, 0, 6, 6, SiteForm::kJump5);
