@@ -75,11 +75,12 @@ Result<ObjectCode> compile(const plan::Program& program, const wire::Layout& lay
   if (bodies.empty()) return ObjectCode{};
   std::vector<RegisterHome> homes(bodies.size(), RegisterHome::kMachine);
   TL_TRY_ASSIGN(Attempt first, attempt(program, layout, bodies, homes));
-  if (first.code.max_stack <= kMaxBodyStack) return std::move(first.code);
+  if (first.code.max_stack <= kUsualBodyStack) return std::move(first.code);
   for (std::size_t i = 0; i < bodies.size(); ++i) {
-    if (first.stacks[i] > kMaxBodyStack) homes[i] = RegisterHome::kScratch;
+    if (first.stacks[i] > kUsualBodyStack) homes[i] = RegisterHome::kScratch;
   }
   if (scratch_size(program) > layout.scratch_size) {
+    if (first.code.max_stack <= kMaxBodyStack) return std::move(first.code);
     return Error(ErrorCode::kUnsupported,
                  "a clause needs more of the target's stack than a probe may use");
   }
