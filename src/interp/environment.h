@@ -54,8 +54,8 @@ class Environment {
   virtual void commit(std::uint32_t clause, std::span<const std::byte> payload) = 0;
   virtual void fault(std::uint32_t clause, plan::Fault fault, std::uint32_t instruction,
                      std::uint64_t address) = 0;
-  // An exit(status) statement ran; the clause's record, which carries the status, is committed as
-  // usual.
+  // The clause ended well and had run an exit(status) statement; its record, which carries the
+  // status, has been committed. (A fault behind the statement undoes it, as it does the record.)
   virtual void exit(std::int64_t status) = 0;
   // An associative array's element found no room, or its cell was contended.
   virtual void dynamic_drop() = 0;

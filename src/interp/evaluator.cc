@@ -34,11 +34,11 @@ Outcome Evaluator::run() {
   // Jumps lead forward only, so this ends after at most code.size() steps.
   while (pc_ < clause_.code.size()) {
     next_ = pc_ + 1;
-    if (!step(clause_.code[pc_])) return exited_ ? Outcome::kExit : outcome_;
+    if (!step(clause_.code[pc_])) return outcome_;
     pc_ = next_;
   }
   malformed();  // no kEnd
-  return exited_ ? Outcome::kExit : outcome_;
+  return outcome_;
 }
 
 bool Evaluator::fault(Fault fault, std::uint64_t address) {
@@ -153,8 +153,7 @@ bool Evaluator::step_effect(const Instruction& in) {
     case Op::kAggregate:
       return aggregate(in);
     case Op::kExit:
-      exited_ = true;
-      environment_.exit(static_cast<std::int64_t>(get(in.a)));
+      exit_status_ = static_cast<std::int64_t>(get(in.a));
       return true;
     default:
       return end();
@@ -169,7 +168,8 @@ bool Evaluator::end() {
   if (clause_.has_record) {
     environment_.commit(clause_index_, std::span(area_.record_).first(clause_.record_size));
   }
-  outcome_ = Outcome::kDone;
+  outcome_ = exit_status_ ? Outcome::kExit : Outcome::kDone;
+  if (exit_status_) environment_.exit(*exit_status_);
   return false;
 }
 

@@ -89,7 +89,7 @@ class Evaluator {
   std::uint32_t next_ = 0;
   std::uint64_t dynamic_used_ = 0;
   bool reserved_ = false;
-  bool exited_ = false;
+  std::optional<std::int64_t> exit_status_;  // holds once the clause ends without a fault
   Outcome outcome_ = Outcome::kDone;
 };
 

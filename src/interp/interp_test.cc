@@ -268,7 +268,7 @@ TEST(Run, ExitGoesOnToTheEndAndStopsLaterClauses) {
   ThisArea area(build.program);
   EXPECT_EQ(run_firing(build.program, std::vector<std::uint32_t>{0, 1}, world, area),
             Outcome::kExit);
-  EXPECT_THAT(world.log, ElementsAre("exit 3", "commit 0"));
+  EXPECT_THAT(world.log, ElementsAre("commit 0", "exit 3"));
 }
 
 TEST(Run, BackwardJumpsAndMissingEndsAreRefused) {

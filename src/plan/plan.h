@@ -194,9 +194,9 @@ enum class Op : std::uint8_t {
   kField,         // field number `immediate` of the record = a
   kAggregate,  // aggregation `variable` [operands]: value a (kNoReg for count), weight b (kNoReg:
                // 1)
-  kExit,  // exit(a): the record's last firing; tracing ends and the probe's later clauses do not
-          // run
-  kEnd,   // ends the clause: the record is committed (if kReserve was reached)
+  kExit,       // exit(a): once the clause has ended well (a fault undoes it) tracing ends, and the
+               // probe's later clauses do not run
+  kEnd,        // ends the clause: the record is committed (if kReserve was reached)
 };
 
 struct Operand {
