@@ -37,8 +37,9 @@ struct BodyRequest {
   std::vector<std::uint32_t> clauses;
 };
 
-// Bytes of the target's stack that a body and its helpers use at most, the return address of the call included. Nearly
-// all stay below the first; one that does not keeps its registers in scratch, which is slower, and may use the second.
+// Bytes of the target's stack that a body and its helpers use at most, the return address of the
+// call included. Nearly all stay below the first; one that does not keeps its registers in scratch,
+// which is slower, and may use the second.
 inline constexpr std::uint32_t kUsualBodyStack = 256;
 inline constexpr std::uint32_t kMaxBodyStack = 512;
 
