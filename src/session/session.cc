@@ -23,9 +23,6 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr milliseconds kIdlePause{50};
 constexpr milliseconds kBusyPause{5};
 constexpr std::size_t kManyRecords = 1000;
-// A level that stays busy for this many rounds is looked at: its thread may have left by
-// siglongjmp, or be dead.
-constexpr std::uint32_t kSuspiciousRounds = 3;
 constexpr std::size_t kNowhere = ~std::size_t{0};
 
 std::string execname_of(const Tracee& tracee) { return target::command_name(tracee.pid()); }
@@ -316,22 +313,12 @@ Result<> Session::drain(consume::DrainKind kind) {
                        taken.barrier_error->text());
       barrier_failed_ = true;
     }
-    free_dead_levels(target, taken.busy);
   }
   if (targets_.size() > 1) std::ranges::stable_sort(records, {}, &consume::Record::tsc);
   busy_ = records.size() >= kManyRecords;
   TL_TRY(process(std::move(records)));
   if (fresh.any()) TL_TRY(output_.drops(fresh));
   return {};
-}
-
-void Session::free_dead_levels(Target& target, const std::vector<consume::BusyLevel>& busy) {
-  for (const consume::BusyLevel& level : busy) {
-    if (level.rounds < kSuspiciousRounds) continue;
-    const Tid tid{static_cast<pid_t>(level.tid)};
-    if (!target::read_stat(target.tracee.pid(), tid))
-      target.drainer->abandon_level(level.slot, level.level);
-  }
 }
 
 Result<> Session::print_now() {

@@ -109,7 +109,6 @@ class Session {
   Result<> process(std::vector<consume::Record> records);
   Result<> process_one(const consume::Record& record);
   Result<> report_fault(const consume::Record& record);
-  void free_dead_levels(Target& target, const std::vector<consume::BusyLevel>& busy);
   std::span<std::byte> globals();
   std::chrono::milliseconds time_to_wait() const;
   bool all_ended() const;
