@@ -67,7 +67,8 @@ class Target {
     Layout program = Layout::kToDo;
   };
 
-  // Lays the program out (a plan made by hand), maps an arena and compiles one body for each request.
+  // Lays the program out (a plan made by hand), maps an arena and compiles one body for each
+  // request.
   Target(plan::Program program, std::vector<BodyRequest> bodies, Options options)
       : program_(std::move(program)) {
     if (options.program == Layout::kToDo) {

@@ -20,9 +20,10 @@ while words:
     elif word == "err": print(words.pop(0), file=sys.stderr, flush=True)
     elif word == "exit": sys.exit(int(words.pop(0)))
     elif word == "wait":
-        signal.signal(signal.SIGINT, lambda *_: None)
+        # Blocked first: the signal may come right after the line.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         print("waiting", flush=True)
-        signal.pause()
+        signal.sigwait({signal.SIGINT})
     elif word == "leave":
         if os.fork() == 0:
             os.setsid()
