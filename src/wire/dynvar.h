@@ -41,6 +41,11 @@
 
 #include "wire/key.h"
 
+// Stands before each access to memory that others may write; the test puts a scheduler there.
+#ifndef TRAPLINE_DYNVAR_STEP
+#define TRAPLINE_DYNVAR_STEP() static_cast<void>(0)
+#endif
+
 namespace trapline::wire {
 
 struct DynvarCell {
@@ -121,7 +126,19 @@ struct DynvarValue {
 
 namespace dynvar_detail {
 
-inline uint64_t load(const uint64_t* word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
+inline uint64_t load(const uint64_t* word) {
+  TRAPLINE_DYNVAR_STEP();
+  return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+inline void store(uint64_t* word, uint64_t value) {
+  TRAPLINE_DYNVAR_STEP();
+  __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+inline bool exchange_if(uint64_t* word, uint64_t expected, uint64_t wanted) {
+  TRAPLINE_DYNVAR_STEP();
+  return __atomic_compare_exchange_n(word, &expected, wanted, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_RELAXED);
+}
 inline uint32_t state_of(uint64_t word) { return static_cast<uint32_t>(word & 7); }
 inline uint32_t hash_of(uint64_t word) { return static_cast<uint32_t>(word >> 32); }
 inline uint64_t with_state(uint64_t word, CellState state) { return (word & ~uint64_t{7}) | state; }
@@ -158,6 +175,7 @@ inline bool holds(DynvarCell* cell, uint64_t word, const DynvarKey& key) {
   if (__atomic_load_n(&cell->key_size, __ATOMIC_RELAXED) != key.count * 8) return false;
   const uint64_t* words = key_of(cell);
   for (uint32_t i = 0; i < key.count; ++i) {
+    TRAPLINE_DYNVAR_STEP();
     if (__atomic_load_n(words + i, __ATOMIC_RELAXED) != key.words[i]) return false;
   }
   __atomic_thread_fence(__ATOMIC_ACQUIRE);
@@ -191,6 +209,7 @@ inline void copy_bytes(unsigned char* to, const unsigned char* from, uint32_t si
 inline void copy_text(unsigned char* to, const unsigned char* from, uint32_t size) {
   uint32_t i = 0;
   for (; i + 1 < size; ++i) {
+    TRAPLINE_DYNVAR_STEP();
     const unsigned char byte = __atomic_load_n(from + i, __ATOMIC_RELAXED);
     __atomic_store_n(to + i, byte, __ATOMIC_RELAXED);
     if (byte == 0) return;
@@ -203,6 +222,7 @@ inline void copy_value(unsigned char* to, const unsigned char* from, uint32_t si
   if (form == DynvarForm::kText) {
     copy_text(to, from, size);
   } else if (size <= 8) {
+    TRAPLINE_DYNVAR_STEP();
     const uint64_t word =
         __atomic_load_n(reinterpret_cast<const uint64_t*>(from), __ATOMIC_RELAXED);
     __atomic_store_n(reinterpret_cast<uint64_t*>(to), word, __ATOMIC_RELAXED);
@@ -218,13 +238,14 @@ inline void write_value(const DynvarTable& table, DynvarCell* cell, const Dynvar
   __atomic_thread_fence(__ATOMIC_RELEASE);
   copy_value(value_of(table, cell), static_cast<const unsigned char*>(value.bytes),
              table.value_size, value.form);
+  TRAPLINE_DYNVAR_STEP();
   __atomic_store_n(&cell->sequence, sequence + 1, __ATOMIC_RELEASE);
 }
 
 enum class Step : uint32_t { kDone, kAgain, kFull, kContended };
 
 inline Step give_up(DynvarCell* cell, uint64_t claim, Step step) {
-  __atomic_store_n(&cell->state, with_state(claim, kCellTombstone), __ATOMIC_RELEASE);
+  store(&cell->state, with_state(claim, kCellTombstone));
   return step;
 }
 
@@ -258,7 +279,7 @@ inline Step decide(const DynvarTable& table, const DynvarKey& key, DynvarCell* o
     if (now == word) return give_up(ours, claim, Step::kContended);
     if (same_claim(now, word) && readable(now)) return give_up(ours, claim, Step::kAgain);
   }
-  __atomic_store_n(&ours->state, with_state(claim, kCellFull), __ATOMIC_RELEASE);
+  store(&ours->state, with_state(claim, kCellFull));
   return Step::kDone;
 }
 
@@ -266,17 +287,17 @@ inline Step insert(const DynvarTable& table, const DynvarKey& key, const DynvarV
   const uint32_t probes = probes_of(table);
   for (uint32_t i = 0; i < probes; ++i) {
     DynvarCell* cell = cell_at(table, key.hash, i);
-    uint64_t word = load(&cell->state);
+    const uint64_t word = load(&cell->state);
     if (state_of(word) != kCellEmpty && state_of(word) != kCellTombstone) continue;
     const uint64_t claim = claim_of(word, key.hash);
-    if (!__atomic_compare_exchange_n(&cell->state, &word, claim, false, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_RELAXED)) {
-      return Step::kAgain;
-    }
+    if (!exchange_if(&cell->state, word, claim)) return Step::kAgain;
     __atomic_store_n(&cell->key_size, key.count * 8, __ATOMIC_RELAXED);
-    for (uint32_t k = 0; k < key.count; ++k)
+    for (uint32_t k = 0; k < key.count; ++k) {
+      TRAPLINE_DYNVAR_STEP();
       __atomic_store_n(key_of(cell) + k, key.words[k], __ATOMIC_RELAXED);
+    }
     write_value(table, cell, value);
+    TRAPLINE_DYNVAR_STEP();
     __atomic_exchange_n(&cell->state, with_state(claim, kCellPending), __ATOMIC_SEQ_CST);
     return decide(table, key, cell, claim, i);
   }
@@ -286,13 +307,10 @@ inline Step insert(const DynvarTable& table, const DynvarKey& key, const DynvarV
 // Takes a full cell to `state` (writing, tombstone). kAgain: it is another key's by now.
 inline Step take(DynvarCell* cell, uint64_t word, CellState state) {
   for (uint32_t i = 0; i < kDynvarSpins; ++i) {
-    uint64_t now = load(&cell->state);
+    const uint64_t now = load(&cell->state);
     if (!same_claim(now, word) || !readable(now)) return Step::kAgain;
-    if (state_of(now) == kCellFull &&
-        __atomic_compare_exchange_n(&cell->state, &now, with_state(word, state), false,
-                                    __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+    if (state_of(now) == kCellFull && exchange_if(&cell->state, now, with_state(word, state)))
       return Step::kDone;
-    }
     pause();
   }
   return Step::kContended;
@@ -340,8 +358,7 @@ inline DynvarResult dynvar_store(const DynvarTable& table, const DynvarKey& key,
       step = d::take(found.cell, found.state, kCellWriting);
       if (step == d::Step::kDone) {
         d::write_value(table, found.cell, value);
-        __atomic_store_n(&found.cell->state, d::with_state(found.state, kCellFull),
-                         __ATOMIC_RELEASE);
+        d::store(&found.cell->state, d::with_state(found.state, kCellFull));
       }
     }
     if (step == d::Step::kDone) return DynvarResult::kDone;
