@@ -173,6 +173,7 @@ NodePtr Checker::symbol_node(Symbol& symbol, diag::Range range) {
         return node;
       }
     case SymbolKind::kParameter: {
+      if (!symbol.type) return nullptr;  // the key types were refused
       NodePtr node = make(NodeKind::kParameter, *symbol.type, range);
       node->symbol = &symbol;
       return node;
@@ -495,6 +496,9 @@ NodePtr Checker::check_target(const Expression& expression) {
   if (symbol == nullptr) {
     symbol =
         &create_symbol(SymbolKind::kScalar, identifier.scope, identifier.name, identifier.range);
+  }
+  if (!symbol->is_variable()) {
+    return symbol->poisoned ? nullptr : symbol_node(*symbol, identifier.range);
   }
   if (symbol->poisoned || symbol->is_fresh()) {
     symbol->poisoned = false;

@@ -198,6 +198,9 @@ TEST(Check, StatementsAndPredicatesMakeNamesForEachOther) {
 }
 
 TEST(Check, OneMistakeIsReportedOnce) {
+  EXPECT_EQ(mistakes_of("inline int a = nope; inline int b = a = 1; BEGIN { trace(a); a++; }"),
+            "IDENT_UNDEF@1:16");
+  EXPECT_EQ(mistakes_of("inline int a = nope; BEGIN /x++/ { trace(x + a); }"), "IDENT_UNDEF@1:16");
   EXPECT_EQ(mistakes_of("BEGIN { x = nothing; y = x + 1; trace(y); trace(x); }"),
             "IDENT_UNDEF@1:13");
   EXPECT_EQ(mistakes_of("BEGIN { this->a = nope(); this->b = this->a; trace(this->b); }"),

@@ -95,7 +95,9 @@ void Checker::check_clause(const Clause& clause) {
   if (clause.predicate != nullptr) checked.predicate = check_predicate(*clause.predicate);
   if (retry) {
     for (auto* map : {&globals_, &selves_, &locals_}) {
-      for (auto& [name, symbol] : *map) symbol->poisoned = false;
+      for (auto& [name, symbol] : *map) {
+        if (symbol->is_variable()) symbol->poisoned = false;
+      }
     }
     state_ = {};
     checked.statements = check_statements(clause);

@@ -109,6 +109,7 @@ struct Symbol {
   std::optional<std::vector<std::int64_t>>
       quantizer;  // lquantize, llquantize: as plan::Aggregation::parameters
 
+  bool is_variable() const { return kind == SymbolKind::kScalar || kind == SymbolKind::kArray; }
   // DTrace's "unreferenced": named for the first time, so that an assignment gives it its type.
   bool is_fresh() const { return !declared && !assigned && !referenced; }
 };
