@@ -108,7 +108,7 @@ class Attachment {
   bool gone() const;  // the process has ended, as far as events have told
 
   // Stops every thread. Errors: kTimeout names the thread that did not stop and why; then all
-  // others run on as before.
+  // others run on as before, and that one stops later: go on with wait_event() or detach().
   Result<StoppedProcess> stop(const StopOptions& options = {});
 
   // The next event, waiting at most `timeout` (0: only look). nullopt: none came. Signals,

@@ -20,7 +20,8 @@ using namespace std::chrono_literals;
 
 constexpr auto kCallTimeout = 5s;
 constexpr auto kStopTimeout = 1s;
-constexpr int kRseqTries = 50;
+constexpr int kRseqTries = 30;
+constexpr auto kRseqPause = 5us;  // longer by this with each try
 constexpr std::size_t kThreadsTried = 32;
 constexpr int kSyscallStop = SIGTRAP | 0x80;
 constexpr int kGetRseqConfiguration = 0x420f;
@@ -74,7 +75,7 @@ struct RemoteCalls::State {
 
   Result<> prepare();
   Result<> choose_thread();
-  Result<> leave_rseq(StoppedThread& t);
+  Result<> leave_rseq(Tid tid);
   Result<> enter(long number, const std::array<std::uint64_t, 6>& args);
   Result<> run_to_syscall_stop(SyscallStop wanted, Clock::time_point deadline);
   Result<> recover();
@@ -85,11 +86,11 @@ struct RemoteCalls::State {
 // Takes a thread without seccomp filters, not in a group-stop, in no restartable sequence; as near
 // to that as there is.
 Result<> RemoteCalls::State::choose_thread() {
-  std::vector<std::pair<int, StoppedThread*>> order;  // unfitness
-  for (StoppedThread& t : process->mutable_threads()) {
+  std::vector<std::pair<int, Tid>> order;  // unfitness
+  for (const StoppedThread& t : process->threads()) {
     if (t.registers.raw.cs != kUserCode64) continue;
     const bool in_section = in_rseq_section(process->memory(), t.tid, t.registers.pc());
-    order.emplace_back((t.group_stopped ? 2 : 0) + (in_section ? 1 : 0), &t);
+    order.emplace_back((t.group_stopped ? 2 : 0) + (in_section ? 1 : 0), t.tid);
     if (order.back().first == 0 && order.size() == kThreadsTried) break;
   }
   if (order.empty()) {
@@ -101,37 +102,40 @@ Result<> RemoteCalls::State::choose_thread() {
   // Filters are usually the same in all threads: a look at some is enough.
   if (order.size() > kThreadsTried) order.resize(kThreadsTried);
   Error last = gone(process->pid());
-  bool found = false;
-  for (const auto& [unfitness, t] : order) {
-    auto opened = SeccompGate::open(process->pid(), t->tid);
+  std::optional<Tid> found;
+  for (const auto& [unfitness, tid] : order) {
+    auto opened = SeccompGate::open(process->pid(), tid);
     if (opened && found && !opened->unfiltered()) continue;
-    Result<> left = opened ? leave_rseq(*t) : Result<>(opened.error());
+    Result<> left = opened ? leave_rseq(tid) : Result<>(opened.error());
     if (!left) {
       last = std::move(left).error();
       continue;
     }
     gate = std::move(*opened);
-    thread = *t;
-    found = true;
-    if (gate.unfiltered()) return {};
+    found = tid;
+    if (gate.unfiltered()) break;
   }
-  if (found) return {};
-  return last;
+  if (!found) return last;
+  const StoppedThread* chosen = process->find(*found);
+  if (chosen == nullptr) return gone_thread(*found);
+  thread = *chosen;
+  return {};
 }
 
 // The kernel aborts the section when the thread goes on (it has been scheduled out), so a moment is
 // enough.
-Result<> RemoteCalls::State::leave_rseq(StoppedThread& t) {
-  Tracees& tracees = process->tracees();
-  for (int i = 0; in_rseq_section(process->memory(), t.tid, t.registers.pc()); ++i) {
-    if (i == kRseqTries || t.group_stopped) {
-      return Error(ErrorCode::kTimeout, "thread " + std::to_string(t.tid.value) +
+Result<> RemoteCalls::State::leave_rseq(Tid tid) {
+  for (int i = 0;; ++i) {
+    const StoppedThread* t = process->find(tid);
+    if (t == nullptr) return gone_thread(tid);
+    if (!in_rseq_section(process->memory(), tid, t->registers.pc())) return {};
+    if (i == kRseqTries || t->group_stopped) {
+      return Error(ErrorCode::kTimeout, "thread " + std::to_string(tid.value) +
                                             " stays in a restartable sequence: try again");
     }
-    TL_TRY(tracees.run_briefly(t.tid, Clock::now() + kStopTimeout));
-    TL_TRY_ASSIGN(t.registers, read_registers(t.tid));
+    TL_TRY(process->tracees().run_briefly(tid, kRseqPause * i, Clock::now() + kStopTimeout));
+    TL_TRY(process->settle());
   }
-  return {};
 }
 
 Result<> RemoteCalls::State::prepare() {

@@ -279,7 +279,7 @@ TEST(RemoteCalls, TargetKilledMeanwhile) {
     };
     const auto before = Clock::now();
     const auto result = run();
-    EXPECT_LT(Clock::now() - before, 2s);
+    EXPECT_LT(Clock::now() - before, 10s);
     ASSERT_FALSE(result);
     EXPECT_TRUE(result.error().code() == ErrorCode::kTargetGone ||
                 result.error().code() == ErrorCode::kNotFound)

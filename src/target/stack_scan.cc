@@ -24,7 +24,8 @@ constexpr std::size_t kBlockWords = 64 * 1024;
 // rip 2.
 constexpr std::uint64_t kFrameSegments = 0x002b'0000'0000'0033;
 constexpr std::size_t kMaxStacks = 16;  // of one thread: signal frames may nest
-constexpr auto kStepTimeout = 200ms;
+constexpr auto kMovePause = 5us;        // longer by this with each try
+constexpr auto kMoveTimeout = 1s;
 
 std::optional<std::size_t> range_of(std::span<const AddressRange> ranges, RemoteAddr value) {
   const auto it = std::ranges::upper_bound(ranges, value, {}, &AddressRange::start);
@@ -126,74 +127,21 @@ void Scanner::block(Tid tid, RemoteAddr at, std::span<const std::uint64_t> words
   }
 }
 
-// The system calls among the instructions, and PUSHF, which would store the trap flag.
-bool must_not_be_stepped(const Memory& memory, RemoteAddr pc) {
-  unsigned char b[2] = {};
-  if (!memory.read(pc, std::as_writable_bytes(std::span(b)))) return true;
-  const bool system_call = (b[0] == 0x0f && (b[1] == 0x05 || b[1] == 0x34)) || (b[0] == 0xcd);
-  const bool pushes_flags = b[0] == 0x9c || (b[0] == 0x66 && b[1] == 0x9c);
-  return system_call || pushes_flags;
-}
-
 bool inside(std::span<const AddressRange> windows, RemoteAddr pc) {
   const auto i = range_of(windows, pc);
   return i && windows[*i].start != pc;
 }
 
-// One thread, by single steps, all signals blocked but those that an instruction itself causes: the
-// kernel would reset their handlers if they came while blocked.
-class Mover {
- public:
-  Mover(StoppedProcess& process, StoppedThread& t) : process_(process), t_(t) {}
-
-  // True: out. Whatever happens, the thread is back in the ordinary stopped state.
-  Result<bool> move(std::span<const AddressRange> windows, int max_steps);
-
- private:
-  Result<bool> step_out(std::span<const AddressRange> windows, int max_steps);
-  StoppedProcess& process_;
-  StoppedThread& t_;
-  int signal_ = 0;  // to be delivered
-};
-
-Result<bool> Mover::step_out(std::span<const AddressRange> windows, int max_steps) {
-  Tracees& tracees = process_.tracees();
-  for (int i = 0; i < max_steps; ++i) {
-    if (must_not_be_stepped(process_.memory(), t_.registers.pc())) return false;
-    if (::ptrace(PTRACE_SINGLESTEP, t_.tid.value, nullptr, nullptr) != 0)
-      return call_error(t_.tid, "stepping", errno);
-    TL_TRY_ASSIGN(const int status, tracees.wait_for(t_.tid, Clock::now() + kStepTimeout));
-    TL_TRY_ASSIGN(t_.registers, read_registers(t_.tid));
-    if (status >> 16 == PTRACE_EVENT_STOP) continue;  // a group-stop reports itself first
-    if (WSTOPSIG(status) != SIGTRAP) {
-      signal_ = WSTOPSIG(status);  // the instruction faulted, or SIGSTOP came
-      return false;
-    }
-    if (!inside(windows, t_.registers.pc())) return true;
+// The threads that have to move, and can.
+std::vector<Tid> movable(const StoppedProcess& process, std::span<const AddressRange> windows,
+                         std::vector<Tid>& stuck) {
+  std::vector<Tid> out;
+  stuck.clear();
+  for (const StoppedThread& t : process.threads()) {
+    if (!inside(windows, t.registers.pc()) && !inside(windows, t.registers.resume_pc())) continue;
+    const bool stays = t.group_stopped || t.registers.restarts_system_call();
+    (stays ? stuck : out).push_back(t.tid);
   }
-  return false;
-}
-
-Result<bool> Mover::move(std::span<const AddressRange> windows, int max_steps) {
-  std::uint64_t mask = 0;
-  if (::ptrace(PTRACE_GETSIGMASK, t_.tid.value, sizeof mask, &mask) != 0) {
-    return call_error(t_.tid, "reading the signal mask of", errno);
-  }
-  std::uint64_t blocked = ~0ull;
-  for (const int signal : {SIGTRAP, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGSYS})
-    blocked &= ~(1ull << (signal - 1));
-  if (::ptrace(PTRACE_SETSIGMASK, t_.tid.value, sizeof blocked, &blocked) != 0) {
-    return call_error(t_.tid, "setting the signal mask of", errno);
-  }
-  auto out = step_out(windows, max_steps);
-  if (!out && out.error().code() == ErrorCode::kTargetGone) return out;
-  // Before the signal of a fault is delivered: its handler's frame keeps the mask (and this pc, for
-  // a scan to find).
-  if (::ptrace(PTRACE_SETSIGMASK, t_.tid.value, sizeof mask, &mask) != 0) {
-    return call_error(t_.tid, "restoring the signal mask of", errno);
-  }
-  TL_TRY(process_.tracees().restop(t_.tid, Clock::now() + 1s, signal_));
-  TL_TRY_ASSIGN(t_.registers, read_registers(t_.tid));
   return out;
 }
 
@@ -208,22 +156,22 @@ Result<ScanResult> scan_threads(StoppedProcess& process, std::span<const Address
   return scanner.take();
 }
 
+// Not by single steps: if the tracer died at one, its SIGTRAP would kill the target; and a SIGTRAP
+// that is blocked or ignored would lose its handler.
 Result<std::vector<Tid>> move_out(StoppedProcess& process, std::span<const AddressRange> windows,
-                                  int max_steps) {
+                                  int max_tries) {
   std::vector<Tid> stuck;
-  for (StoppedThread& t : process.mutable_threads()) {
-    if (!inside(windows, t.registers.pc()) && !inside(windows, t.registers.resume_pc())) continue;
-    const auto status = read_status(process.pid(), t.tid);
-    const bool trap_ignored = !status || (status->ignored_signals >> (SIGTRAP - 1) & 1) != 0;
-    if (trap_ignored || t.registers.restarts_system_call()) {
-      stuck.push_back(t.tid);
-      continue;
+  for (int i = 0;; ++i) {
+    const std::vector<Tid> moving = movable(process, windows, stuck);
+    if (i == max_tries) stuck.insert(stuck.end(), moving.begin(), moving.end());
+    if (i == max_tries || moving.empty()) return stuck;
+    for (const Tid tid : moving) {
+      const auto ran =
+          process.tracees().run_briefly(tid, kMovePause * i, Clock::now() + kMoveTimeout);
+      if (!ran && ran.error().code() != ErrorCode::kTargetGone) return ran.error();
     }
-    const auto out = Mover(process, t).move(windows, max_steps);
-    if (!out && out.error().code() != ErrorCode::kTargetGone) return out.error();
-    if (out && !*out) stuck.push_back(t.tid);
+    TL_TRY(process.settle());
   }
-  return stuck;
 }
 
 }  // namespace trapline::target

@@ -46,11 +46,12 @@ struct ScanOptions {
 Result<ScanResult> scan_threads(StoppedProcess& process, std::span<const AddressRange> ranges,
                                 const ScanOptions& options = {});
 
-// Single-steps each thread whose pc is in [start + 1, end) of a window (sorted, not overlapping)
-// until it is out. Returns the threads that could not be moved: in a system call that will restart
-// inside, out of `max_steps`, or with SIGTRAP ignored (a step would reset that). Signals stay
-// pending meanwhile.
+// Lets each thread whose pc is in [start + 1, end) of a window (sorted, not overlapping) run for
+// some microseconds, again and again until it is out; all others stay stopped. Returns the threads
+// that could not be moved: in a system call that will restart inside, in a group-stop, or still
+// inside after `max_tries`. process.threads() is new afterwards. Errors: kTargetGone also if such a
+// thread executed another program.
 Result<std::vector<Tid>> move_out(StoppedProcess& process, std::span<const AddressRange> windows,
-                                  int max_steps = 64);
+                                  int max_tries = 24);
 
 }  // namespace trapline::target

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 #include <thread>
+#include <vector>
 
 #include "target/attach.h"
 #include "target/stopped.h"
@@ -23,7 +24,7 @@ using testing::TestChild;
 struct Code {
   unsigned char* page = static_cast<unsigned char*>(::mmap(
       nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  void put(std::size_t at, std::initializer_list<unsigned char> bytes) {
+  void put(std::size_t at, const std::vector<unsigned char>& bytes) {
     std::copy(bytes.begin(), bytes.end(), page + at);
   }
   std::uint64_t at(std::size_t offset) const {
@@ -151,9 +152,13 @@ TEST(StackScan, SystemCallThatRestartsInside) {
   });
 }
 
-TEST(MoveOut, StepsThreadsToTheEndOfTheWindow) {
+TEST(MoveOut, LetsThreadsRunToTheEndOfTheWindow) {
   Code code;
-  put_loop(code);
+  // Twelve times PAUSE and a jump back: a thread is in the window for a third of its time.
+  std::vector<unsigned char> loop(24);
+  for (std::size_t i = 0; i < loop.size(); i += 2) loop[i] = 0xf3, loop[i + 1] = 0x90;
+  loop.insert(loop.end(), {0xeb, 0xe6});
+  code.put(0, loop);
   TestChild child([&](Shared& s) {
     std::vector<std::thread> threads;
     for (int i = 0; i < 3; ++i) {
@@ -167,9 +172,9 @@ TEST(MoveOut, StepsThreadsToTheEndOfTheWindow) {
   });
   ASSERT_TRUE(child.await_ready(3));
   std::this_thread::sleep_for(10ms);
-  const std::array windows{code.range(2, 9)};  // the jump is outside
+  const std::array windows{code.range(4, 12)};
   int inside = 0;
-  for (int i = 0; i < 30; ++i) {
+  for (int i = 0; i < 100; ++i) {
     with_stopped(child.pid(), [&](StoppedProcess& p) {
       for (const auto& t : p.threads())
         inside += windows[0].contains(t.registers.pc()) && t.registers.pc() != windows[0].start;
@@ -185,6 +190,50 @@ TEST(MoveOut, StepsThreadsToTheEndOfTheWindow) {
     });
   }
   EXPECT_GT(inside, 10);
+}
+
+// The tracer dies while it moves threads: the target never notices.
+TEST(MoveOut, TracerKilledMeanwhile) {
+  Code code;
+  put_loop(code);
+  TestChild child([&](Shared& s) {
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 2; ++i) {
+      threads.emplace_back([&] {
+        ++s.ready;
+        reinterpret_cast<void (*)()>(code.page)();
+      });
+    }
+    while (s.stop == 0) {
+      ::usleep(200);
+      ++s.counters[0];
+    }
+    ::_exit(3);
+    return 0;
+  });
+  ASSERT_TRUE(child.await_ready(2));
+  const std::array windows{code.range(2, 9)};
+  for (int i = 0; i < 60; ++i) {
+    TestChild tracer([&](Shared& s) {
+      auto attachment = Attachment::seize(child.pid());
+      if (!attachment) return 1;
+      ++s.ready;
+      for (;;) {
+        auto stopped = attachment->stop();
+        if (!stopped) return 2;
+        if (!move_out(*stopped, windows)) return 3;
+        ++s.counters[0];
+      }
+    });
+    ASSERT_TRUE(tracer.await_ready());
+    std::this_thread::sleep_for(std::chrono::microseconds(1000 + i * 137));
+    tracer.kill(SIGKILL);
+    EXPECT_TRUE(WIFSIGNALED(tracer.wait()));
+    const auto count = child.shared().counters[0].load();
+    ASSERT_TRUE(TestChild::eventually([&] { return child.shared().counters[0] > count; })) << i;
+  }
+  child.shared().stop = 1;
+  EXPECT_EQ(WEXITSTATUS(child.wait()), 3);
 }
 
 TEST(MoveOut, GivesUpOnALoopInside) {
@@ -246,7 +295,7 @@ TEST(MoveOut, FaultsAndSignalsStayAsTheyWere) {
     })) << child.shared().counters[1]
         << " " << child.shared().counters[0] << " of " << i;
   }
-  // A faulting instruction while it is stepped.
+  // A loop that is never left.
   for (int i = 0; i < 50; ++i) {
     with_stopped(child.pid(), [&](StoppedProcess& p) {
       const std::array whole{code.range(0, 6)};

@@ -21,13 +21,26 @@ StoppedProcess::StoppedProcess(StoppedProcess&& other) noexcept
       priority_(std::move(other.priority_)),
       threads_(std::move(other.threads_)),
       maps_(std::move(other.maps_)),
+      image_(other.image_),
       since_(other.since_) {}
 
 StoppedProcess::~StoppedProcess() {
   if (tracees_ != nullptr) (void)resume();
 }
 
+Result<> StoppedProcess::settle() {
+  TL_TRY(tracees_->stop_all(Clock::now() + std::chrono::seconds(1)));
+  if (tracees_->image != image_) {
+    return Error(ErrorCode::kTargetGone, "process " + std::to_string(tracees_->pid.value) +
+                                             " has just executed another program");
+  }
+  threads_.clear();
+  maps_.clear();
+  return begin();
+}
+
 Result<> StoppedProcess::begin() {
+  image_ = tracees_->image;
   for (const auto& [tid, t] : tracees_->threads) {
     if (t.state != TraceeState::kStopped) continue;
     auto registers = read_registers(t.tid);

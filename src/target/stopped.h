@@ -40,6 +40,7 @@ class StoppedProcess {
   ~StoppedProcess();  // resume(), errors ignored
 
   Pid pid() const;
+  // Valid until move_out() or RemoteCalls::begin(), which may let a thread run for a moment.
   std::span<const StoppedThread> threads() const { return threads_; }
   const StoppedThread* find(Tid tid) const;
   Memory& memory();
@@ -62,7 +63,9 @@ class StoppedProcess {
 
   // For this folder.
   Tracees& tracees() { return *tracees_; }
-  std::span<StoppedThread> mutable_threads() { return threads_; }
+  // After threads were let run for a moment: stops what is new, and reads threads and registers
+  // again. kTargetGone if another program was executed.
+  Result<> settle();
 
  private:
   friend class Attachment;
@@ -73,6 +76,7 @@ class StoppedProcess {
   std::unique_ptr<RaisedPriority> priority_;
   std::vector<StoppedThread> threads_;
   std::vector<Mapping> maps_;
+  std::uint32_t image_ = 0;
   std::chrono::steady_clock::time_point since_;
 };
 

@@ -55,12 +55,12 @@ class TestChild {
   Pid pid() const { return Pid{pid_}; }
   Shared& shared() { return *shared_; }
 
-  // Waits until the child has counted `ready` up to `n`; false: not within ten seconds.
+  // Waits until the child has counted `ready` up to `n`; false: not within half a minute.
   bool await_ready(std::uint64_t n = 1) const {
     return eventually([&] { return shared_->ready.load() >= n; });
   }
   static bool eventually(const std::function<bool()>& condition) {
-    const auto deadline = Clock::now() + std::chrono::seconds(10);
+    const auto deadline = Clock::now() + std::chrono::seconds(30);
     while (!condition()) {
       if (Clock::now() > deadline) return false;
       std::this_thread::sleep_for(std::chrono::microseconds(200));
@@ -68,7 +68,7 @@ class TestChild {
     return true;
   }
   void kill(int signal) const { ::kill(pid_, signal); }
-  // Takes the child's status; -1: it has not ended within ten seconds.
+  // Takes the child's status; -1: it has not ended within half a minute.
   int wait() {
     int status = -1;
     if (!eventually([&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; })) return -1;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <thread>
 
 #include "base/check.h"
 #include "target/eintr.h"
@@ -262,10 +263,10 @@ Result<int> Tracees::wait_for(Tid tid, Clock::time_point deadline) {
   }
 }
 
-Result<> Tracees::restop(Tid tid, Clock::time_point deadline, int signal) {
+Result<> Tracees::restop(Tid tid, Clock::time_point deadline) {
   const auto it = threads.find(tid.value);
   if (it == threads.end()) return gone_thread(tid);
-  go_on(it->second, signal, Purpose::kStop);
+  go_on(it->second, 0, Purpose::kStop);
   while (it->second.state != TraceeState::kStopped) {
     TL_TRY_ASSIGN(const int status, wait_for(tid, deadline));
     on_status(tid.value, status, Purpose::kStop);
@@ -273,10 +274,11 @@ Result<> Tracees::restop(Tid tid, Clock::time_point deadline, int signal) {
   return {};
 }
 
-Result<> Tracees::run_briefly(Tid tid, Clock::time_point deadline) {
+Result<> Tracees::run_briefly(Tid tid, std::chrono::microseconds time, Clock::time_point deadline) {
   const auto it = threads.find(tid.value);
   if (it == threads.end()) return gone_thread(tid);
   go_on(it->second, 0, Purpose::kPump);
+  std::this_thread::sleep_for(time);
   interrupt(it->second);
   while (it->second.state != TraceeState::kStopped) {
     TL_TRY_ASSIGN(const int status, wait_for(tid, deadline));

@@ -97,11 +97,11 @@ struct Tracees {
   // The next status of one thread, which is not handled here; its end is, and gives kTargetGone.
   // kTimeout.
   Result<int> wait_for(Tid tid, Clock::time_point deadline);
-  // A thread in some other stop comes to kStopped without executing an instruction; `signal` is
-  // delivered to it.
-  Result<> restop(Tid tid, Clock::time_point deadline, int signal = 0);
-  // A kStopped thread runs for a moment and is kStopped again.
-  Result<> run_briefly(Tid tid, Clock::time_point deadline);
+  // A thread in some other stop comes to kStopped without executing an instruction.
+  Result<> restop(Tid tid, Clock::time_point deadline);
+  // A kStopped thread runs for a moment and is kStopped again. It may have made other threads
+  // meanwhile: see StoppedProcess::settle().
+  Result<> run_briefly(Tid tid, std::chrono::microseconds time, Clock::time_point deadline);
 
  private:
   enum class Seized : std::uint8_t { kYes, kSkipped };
