@@ -13,6 +13,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -61,10 +62,13 @@ using Words = std::vector<std::uint64_t>;
 class Target {
  public:
   enum class Layout { kToDo, kDone };  // the front end's programs are laid out
+  // What cannot be compiled fails the test, or is for the test to ask about.
+  enum class Refusal { kFails, kIsKept };
   struct Options {
     std::uint64_t buffer_bytes = 4 << 20;
     std::uint64_t dynvarsize = 64 << 10;
     Layout program = Layout::kToDo;
+    Refusal refusal = Refusal::kFails;
   };
 
   // Lays the program out (a plan made by hand), maps an arena and compiles one body for each
@@ -87,8 +91,11 @@ class Target {
     layout_ = wire::make_layout(request);
     map_arena(names);
     auto compiled = compile(program_, layout_, bodies);
-    EXPECT_TRUE(compiled.has_value()) << (compiled ? "" : compiled.error().text());
-    if (!compiled) return;
+    if (!compiled) {
+      refused_ = compiled.error();
+      EXPECT_EQ(options.refusal, Refusal::kIsKept) << refused_->text();
+      return;
+    }
     object_ = *compiled;
     code_ = ::mmap(nullptr, object_.bytes.size(), PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -127,6 +134,7 @@ class Target {
   const wire::Layout& layout() const { return layout_; }
   const plan::Program& program() const { return program_; }
   const ObjectCode& object() const { return object_; }
+  const std::optional<Error>& refused() const { return refused_; }  // there are no bodies then
   std::uint32_t& alive() { return alive_; }
   std::byte* arena() { return reinterpret_cast<std::byte*>(arena_); }
   std::byte* globals() { return arena() + layout_.globals; }
@@ -281,6 +289,7 @@ class Target {
   unsigned char* arena_ = nullptr;
   void* code_ = nullptr;
   ObjectCode object_;
+  std::optional<Error> refused_;
   wire::ProbeSite site_{};
   std::uint32_t alive_ = 1;
 };
