@@ -27,6 +27,8 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command, const std::s
   int to[2];
   int from[2];
   if (::pipe2(to, O_CLOEXEC) != 0 || ::pipe2(from, O_CLOEXEC) != 0) return;
+  // Room for all that a tracer prints while nobody reads: it must not come to wait for us.
+  ::fcntl(from[1], F_SETPIPE_SZ, 1 << 20);
   input_ = Fd(to[1]);
   output_ = Fd(from[0]);
   errors_ = Fd(::memfd_create("errors", MFD_CLOEXEC));

@@ -30,10 +30,13 @@ using namespace std::chrono_literals;
 constexpr auto kRunTime = 150ms;
 // Records have to fit into the buffer until they are drained: bursts, with rests between them.
 constexpr long kBurstPairs = 10000;
-constexpr long kBurstCount = 10;
+constexpr long kBurstCount = 5;
+constexpr long kWarmingBursts = 5;
 
 enum class Kind { kPlain, kInterposer, kTrapline, kBpftrace };
-enum class Pace { kSteady, kBursts };
+// kFirstTouch: bursts into memory of the buffer that nobody has touched yet, as right after arming.
+// kBursts: into memory that was used before, as from then on.
+enum class Pace { kSteady, kFirstTouch, kBursts };
 
 struct Variant {
   std::string name;
@@ -72,8 +75,11 @@ std::vector<Variant> variants() {
       {"entry + return, time between", Kind::kTrapline,
        entry + "{ self->t = timestamp; } pid$target:libc.so.6:malloc:return /self->t/ "
                "{ @ = quantize(timestamp - self->t); self->t = 0; }"},
-      {"entry, printf of one number", Kind::kTrapline, entry + "{ printf(\"%d\\n\", arg0); }",
+      {"entry, printf of one number", Kind::kTrapline,
+       "\n#pragma D option switchrate=5ms\n" + entry + "{ printf(\"%d\\n\", arg0); }",
        Pace::kBursts},
+      {"the same, into fresh memory", Kind::kTrapline, entry + "{ printf(\"%d\\n\", arg0); }",
+       Pace::kFirstTouch},
       {"bpftrace, hist(arg0)", Kind::kBpftrace,
        "uprobe:/lib/x86_64-linux-gnu/libc.so.6:malloc /pid == PID/ { @ = hist(arg0); }"},
   };
@@ -84,7 +90,10 @@ bool can_bpftrace() { return ::geteuid() == 0 && std::filesystem::exists("/usr/b
 using Cost = Workload::Cost;
 
 std::optional<Cost> measure(Workload& workload, Pace pace) {
-  return pace == Pace::kSteady ? workload.run(kRunTime) : workload.burst(kBurstPairs, kBurstCount);
+  if (pace == Pace::kSteady) return workload.run(kRunTime);
+  // Records that are drained in the rests leave their memory to the next ones.
+  if (pace == Pace::kBursts && !workload.burst(kBurstPairs, kWarmingBursts)) return std::nullopt;
+  return workload.burst(kBurstPairs, kBurstCount);
 }
 
 std::string last_line(const std::string& text) {

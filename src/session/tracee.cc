@@ -167,7 +167,7 @@ std::size_t Tracee::thread_count() const {
 Result<> Tracee::reserve(const wire::Layout& layout, const probes::SitePlans& plans,
                          std::span<const std::byte> object) {
   installation_ = std::make_unique<probes::Installation>(*modules_, plans, object);
-  return while_stopped("map memory", [&](target::StoppedProcess& process) -> Result<> {
+  TL_TRY(while_stopped("map memory", [&](target::StoppedProcess& process) -> Result<> {
     TL_TRY_ASSIGN(const target::ThreadPointers pointers, target::read_thread_pointers(process));
     for (const auto& thread : pointers.threads) {
       if (thread.pointer.value() != 0 && !thread.self_pointer) {
@@ -188,7 +188,8 @@ Result<> Tracee::reserve(const wire::Layout& layout, const probes::SitePlans& pl
     TL_TRY(target::register_membarrier(calls));
     TL_TRY(installation_->reserve(calls));
     return calls.end();
-  });
+  }));
+  return arena_->allocate(pid_);
 }
 
 // A process may have forbidden itself to read the time-stamp counter (prctl PR_SET_TSC): rdtsc

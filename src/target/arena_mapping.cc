@@ -6,8 +6,10 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <limits>
@@ -117,6 +119,10 @@ Result<Fd> take_over(StoppedProcess& process, Tid tid, std::uint64_t remote_fd) 
   return fd;
 }
 
+Error allocation_error(int err, std::uint64_t size) {
+  return Error::os(err, "allocating " + std::to_string(size) + " bytes of shared memory");
+}
+
 Result<> size_and_seal(const Fd& fd, std::uint64_t size) {
   ::rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
@@ -126,11 +132,7 @@ Result<> size_and_seal(const Fd& fd, std::uint64_t size) {
                      " bytes, and " + std::to_string(size) + " bytes of shared memory are needed",
                  EFBIG);
   }
-  const auto failed = [&](int err) {
-    return Error::os(err, "allocating " + std::to_string(size) + " bytes of shared memory");
-  };
-  if (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0) return failed(errno);
-  if (::fallocate(fd.get(), 0, 0, static_cast<off_t>(size)) != 0) return failed(errno);
+  if (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0) return allocation_error(errno, size);
   if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return Error::os(errno, "sealing the shared memory");
   }
@@ -159,11 +161,16 @@ Error mmap_error(const Error& error, Pid pid, std::uint64_t size) {
   return error;
 }
 
+constexpr std::size_t kPagesAtOnce = 1024;  // IOV_MAX
+
 }  // namespace
 
 ArenaMapping::ArenaMapping(ArenaMapping&& other) noexcept
-    : local_(std::exchange(other.local_, {})), range_(std::exchange(other.range_, {})) {}
+    : file_(std::move(other.file_)),
+      local_(std::exchange(other.local_, {})),
+      range_(std::exchange(other.range_, {})) {}
 ArenaMapping& ArenaMapping::operator=(ArenaMapping&& other) noexcept {
+  std::swap(file_, other.file_);
   std::swap(local_, other.local_);
   std::swap(range_, other.range_);
   return *this;
@@ -180,7 +187,7 @@ Result<ArenaMapping> ArenaMapping::create(RemoteCalls& calls, std::uint64_t size
   size = (size + kPage - 1) & ~(kPage - 1);
   TL_TRY_ASSIGN(const std::uint64_t number, make_memfd(calls));
   RemoteFd remote_fd(calls, number);
-  TL_TRY_ASSIGN(const Fd fd, take_over(process, calls.tid(), remote_fd.get()));
+  TL_TRY_ASSIGN(Fd fd, take_over(process, calls.tid(), remote_fd.get()));
   TL_TRY(size_and_seal(fd, size));
 
   ArenaMapping arena;
@@ -207,7 +214,29 @@ Result<ArenaMapping> ArenaMapping::create(RemoteCalls& calls, std::uint64_t size
     (void)arena.remove(calls);
     return finished.error();
   }
+  arena.file_ = std::move(fd);
   return arena;
+}
+
+Result<> ArenaMapping::allocate(Pid pid) {
+  const std::uint64_t size = local_.size();
+  const Fd file = std::move(file_);
+  while (::fallocate(file.get(), 0, 0, static_cast<off_t>(size)) != 0) {
+    if (errno != EINTR) return allocation_error(errno, size);
+  }
+  // A byte of each page is written to what it is. Where that is refused (or the target has gone),
+  // faults come later instead.
+  std::array<std::byte, kPagesAtOnce> zeros{};
+  std::array<iovec, kPagesAtOnce> pages;
+  for (std::uint64_t done = 0; done < size; done += kPagesAtOnce * kPage) {
+    const std::size_t count = std::min<std::uint64_t>(kPagesAtOnce, (size - done) / kPage);
+    for (std::size_t i = 0; i < count; ++i) {
+      pages[i] = {reinterpret_cast<void*>(range_.start.value() + done + i * kPage), 1};
+    }
+    const iovec from{zeros.data(), count};
+    if (::process_vm_writev(pid.value, &from, 1, pages.data(), count, 0) < 0) break;
+  }
+  return {};
 }
 
 Result<> ArenaMapping::remove(RemoteCalls& calls) {

@@ -3,8 +3,8 @@
 //
 //   memfd_create in the target (its name: a string that the target has anyway) -> the descriptor is
 //   taken over by pidfd_getfd, or opened as /proc/PID/task/TID/fd/N -> checked to be that memfd ->
-//   sized and allocated by the tracer -> sealed against shrinking, growing and further seals ->
-//   mapped in both.
+//   sized by the tracer -> sealed against shrinking, growing and further seals -> mapped in both;
+//   then, the target running again, allocated and entered into the target's page tables.
 //
 // The seals matter: a target that could truncate the file would kill the tracer by SIGBUS. The
 // contents are hostile all the same. In the target the mapping is never locked (munlock) and left
@@ -17,6 +17,7 @@
 #include <span>
 
 #include "base/address.h"
+#include "base/fd.h"
 #include "base/result.h"
 #include "target/remote_syscall.h"
 #include "target/stopped.h"
@@ -26,8 +27,12 @@ namespace trapline::target {
 class ArenaMapping {
  public:
   // `size` is rounded up to whole pages; zeroed. Errors name the limit that was hit (descriptors,
-  // address space, memory).
+  // address space). allocate() is next.
   static Result<ArenaMapping> create(RemoteCalls& calls, std::uint64_t size);
+  // Allocates its memory and enters all pages into the target's page tables, from outside while the
+  // target runs: in a stop this would be most of its time, and left to the bodies a page fault for
+  // each page. Before anybody writes to it. Errors: no memory.
+  Result<> allocate(Pid pid);
 
   ArenaMapping(ArenaMapping&&) noexcept;
   ArenaMapping& operator=(ArenaMapping&&) noexcept;
@@ -45,6 +50,7 @@ class ArenaMapping {
 
  private:
   ArenaMapping() = default;
+  Fd file_;  // until allocate()
   std::span<std::byte> local_;
   AddressRange range_;
 };

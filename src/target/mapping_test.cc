@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <random>
 #include <thread>
 
@@ -164,6 +165,7 @@ TEST(Arena, SeenOnBothSidesAndRemoved) {
   std::optional<ArenaMapping> arena;
   ASSERT_OK(with_calls(child.pid(), [&](RemoteCalls& calls) -> Result<> {
     TL_TRY_ASSIGN(arena, ArenaMapping::create(calls, (1 << 20) + 1));
+    TL_TRY(arena->allocate(child.pid()));
     EXPECT_EQ(arena->local().size(), (1u << 20) + 4096);
     EXPECT_EQ(arena->remote_range().size(), arena->local().size());
     std::memcpy(arena->local().data() + 5000, "hello", 5);
@@ -185,6 +187,37 @@ TEST(Arena, SeenOnBothSidesAndRemoved) {
   const auto maps_after = read_maps(child.pid());
   ASSERT_TRUE(maps_before && maps_after);
   EXPECT_EQ(maps_before->size(), maps_after->size());
+  child.shared().stop = 1;
+  EXPECT_EQ(child.wait(), 0);
+}
+
+// Bytes of a mapping that the process's page tables hold.
+std::uint64_t resident(Pid pid, AddressRange range) {
+  std::ifstream smaps("/proc/" + std::to_string(pid.value) + "/smaps");
+  char start[32];
+  std::snprintf(start, sizeof start, "%lx-", range.start.value());
+  bool here = false;
+  for (std::string line; std::getline(smaps, line);) {
+    if (line.starts_with(start)) here = true;
+    if (here && line.starts_with("Rss:")) return std::stoull(line.substr(4)) * 1024;
+  }
+  return 0;
+}
+
+TEST(Arena, AllocatedPagesCostTheTargetNoFault) {
+  TestChild child(wait_for_stop);
+  ASSERT_TRUE(child.await_ready());
+  constexpr std::uint64_t kSize = 5 << 20;  // more than one call's worth of pages
+  std::optional<ArenaMapping> arena;
+  ASSERT_OK(with_calls(child.pid(), [&](RemoteCalls& calls) -> Result<> {
+    TL_TRY_ASSIGN(arena, ArenaMapping::create(calls, kSize));
+    return {};
+  }));
+  EXPECT_EQ(resident(child.pid(), arena->remote_range()), 0u);
+  ASSERT_OK(arena->allocate(child.pid()));
+  EXPECT_EQ(resident(child.pid(), arena->remote_range()), kSize);
+  EXPECT_TRUE(std::ranges::all_of(arena->local(), [](std::byte b) { return b == std::byte{0}; }));
+  ASSERT_OK(with_calls(child.pid(), [&](RemoteCalls& calls) { return arena->remove(calls); }));
   child.shared().stop = 1;
   EXPECT_EQ(child.wait(), 0);
 }
