@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "codegen/test_plan.h"
 #include "codegen/test_target.h"
@@ -130,6 +131,25 @@ TEST(Body, DoesNothingUnlessAliveAndActive) {
   target.header().state = wire::kActive;
   target.fire({});
   EXPECT_EQ(target.direct(0), 1u);
+}
+
+thread_local volatile std::uint32_t muted = 0;
+
+TEST(Body, AThreadThatIsMutedFiresNothing) {
+  std::uint64_t thread_pointer;
+  asm("mov %%fs:0, %0" : "=r"(thread_pointer));
+  Target target(count_direct(), kOneBody,
+                {.mute_offset = static_cast<std::int32_t>(reinterpret_cast<std::uint64_t>(&muted) -
+                                                          thread_pointer)});
+  target.fire({});
+  muted = 1;
+  target.fire({});
+  std::thread other([&] { target.fire({}); });
+  other.join();
+  muted = 0;
+  target.fire({});
+  EXPECT_EQ(target.slots().size(), 2u);
+  EXPECT_EQ(target.direct(0), 3u);
 }
 
 TEST(Body, EarlyThreadsAreKnownByTheirIds) {

@@ -67,6 +67,7 @@ class Target {
   struct Options {
     std::uint64_t buffer_bytes = 4 << 20;
     std::uint64_t dynvarsize = 64 << 10;
+    std::int32_t mute_offset = 0;
     Layout program = Layout::kToDo;
     Refusal refusal = Refusal::kFails;
   };
@@ -88,6 +89,7 @@ class Target {
     request.scratch_size = scratch_size(program_);
     request.threads = 4;
     request.buffer_bytes = options.buffer_bytes;
+    request.mute_offset = options.mute_offset;
     layout_ = wire::make_layout(request);
     map_arena(names);
     auto compiled = compile(program_, layout_, bodies);

@@ -98,7 +98,8 @@ CompileResult compile(const CompileRequest& request) {
   if (request.options != nullptr) result.options = *request.options;
   ctypes::TypeTable types;
   const auto programs = parse_all(request, types, result);
-  types.set_strsize(size_option(result.options, "strsize"));
+  // The option does not count the NUL that ends a string.
+  types.set_strsize(size_option(result.options, "strsize") + 1);
 
   CheckSettings settings;
   settings.has_target = request.macros.target ? HasTarget::kYes : HasTarget::kNo;

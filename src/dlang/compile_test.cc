@@ -56,9 +56,9 @@ TEST(Compile, PredicatesShortCircuit) {
   EXPECT_EQ(
       plan_of(R"d(p:::n /arg0 > 10 && execname == "sh"/ { @[execname, arg1] = sum(arg2); })d"),
       R"d(string 0 "sh"
-@[string256, int64]: sum, 1 value words
+@[string257, int64]: sum, 1 value words
 clause 0 line 1: p:::n
-  scratch 272
+  scratch 280
     0: r1 = arg0
     1: r2 = 10
     2: r3 = lt r2 r1
@@ -76,7 +76,7 @@ clause 0 line 1: p:::n
    14: r9 = execname
    15: r10 = arg1
    16: r11 = arg2
-   17: @[string256 r9, int64 r10] <- r11  ; scratch 0
+   17: @[string257 r9, int64 r10] <- r11  ; scratch 0
    18: end
 )d");
 }
@@ -131,29 +131,29 @@ TEST(Compile, AssociativeArrays) {
       R"d(string 0 "k"
 string 1 "m"
 string 2 "v"
-global a[int32, string32]: int32 at 0, 16 cells of 80
-self b[int64]: string32 at 1280, 32 cells of 64
-sizes: globals 3328, self 0, this 0, direct 0
+global a[int32, string33]: int32 at 0, 16 cells of 80
+self b[int64]: string33 at 1280, 16 cells of 80
+sizes: globals 2560, self 0, this 0, direct 0
 clause 0 line 1: :::BEGIN
   record 40 bytes
-  scratch 48
+  scratch 56
   field 0: int32 at 0
-  field 1: string32 at 4
+  field 1: string33 at 4
   action trace fields 0
   action trace fields 1
     0: reserve
     1: r0 = 5
     2: r1 = 1
     3: r2 = string 0
-    4: a[int32 r1, string32 r2] = r0  ; scratch 0
+    4: a[int32 r1, string33 r2] = r0  ; scratch 0
     5: r3 = 2
     6: r4 = string 1
-    7: r5 = a[int32 r3, string32 r4]  ; scratch 0
+    7: r5 = a[int32 r3, string33 r4]  ; scratch 0
     8: field 0 = r5
     9: r6 = 0
    10: r7 = 1
    11: r8 = string 0
-   12: a[int32 r7, string32 r8] = r6  ; scratch 0
+   12: a[int32 r7, string33 r8] = r6  ; scratch 0
    13: r9 = string 2
    14: r10 = arg0
    15: self->b[int64 r10] = r9  ; scratch 0
@@ -170,10 +170,10 @@ TEST(Compile, Memory) {
           R"d(BEGIN { trace(*(int *)copyin(arg0, 4)); trace(copyinstr(arg1, 5)); trace(stringof(arg2)); })d"),
       R"d(clause 0 line 1: :::BEGIN
   record 520 bytes
-  scratch 256
+  scratch 264
   field 0: int32 at 0
-  field 1: string256 at 4
-  field 2: string256 at 260
+  field 1: string257 at 4
+  field 2: string257 at 261
   action trace fields 0
   action trace fields 1
   action trace fields 2
@@ -200,10 +200,10 @@ TEST(Compile, ConditionalsAndLogic) {
           R"d(BEGIN { trace(arg0 ? "yes" : execname); trace(arg0 || arg1); trace(arg0 ^^ arg1); })d"),
       R"d(string 0 "yes"
 clause 0 line 1: :::BEGIN
-  record 264 bytes
-  field 0: string256 at 0
-  field 1: int32 at 256
-  field 2: int32 at 260
+  record 272 bytes
+  field 0: string257 at 0
+  field 1: int32 at 260
+  field 2: int32 at 264
   action trace fields 0
   action trace fields 1
   action trace fields 2
@@ -271,12 +271,12 @@ TEST(Compile, PrintaAndTheActionsOnAggregations) {
       plan_of(
           R"d(BEGIN { @a[1, "x"] = count(); } END { printa("%d %s %@5d %@u\n", @a, @a); printa(@a); trunc(@a, -3); trunc(@a); normalize(@a, 1000); denormalize(@a); clear(@a); })d"),
       R"d(string 0 "x"
-@a[int32, string256]: count, 1 value words
+@a[int32, string257]: count, 1 value words
 clause 0 line 1: :::BEGIN
-  scratch 272
+  scratch 280
     0: r0 = 1
     1: r1 = string 0
-    2: @a[int32 r0, string256 r1] <-  ; scratch 0
+    2: @a[int32 r0, string257 r1] <-  ; scratch 0
     3: end
 clause 1 line 1: :::END
   record 16 bytes
@@ -306,11 +306,11 @@ BEGIN { this->p = (struct s *)arg0; trace(this->p->a); trace(this->p->next->b); 
 sizes: globals 0, self 0, this 8, direct 0
 clause 0 line 2: :::BEGIN
   record 288 bytes
-  scratch 264
+  scratch 272
   field 0: int32 at 0
   field 1: uint32 at 4
   field 2: int32 at 8
-  field 3: string256 at 12
+  field 3: string257 at 12
   field 4: int64 at 272
   field 5: int32 at 280
   action trace fields 0
@@ -423,12 +423,12 @@ TEST(Compile, Strings) {
           {"strsize=64"}),
       R"d(string 0 "-x"
 string 1 ""
-this s: string64 at 0
-self n: string64 at 0
-sizes: globals 0, self 64, this 64, direct 0
+this s: string65 at 0
+self n: string65 at 0
+sizes: globals 0, self 72, this 72, direct 0
 clause 0 line 1: :::BEGIN
   record 16 bytes
-  scratch 128
+  scratch 144
   field 0: uint64 at 0
   field 1: int32 at 8
   field 2: int32 at 12
@@ -438,7 +438,7 @@ clause 0 line 1: :::BEGIN
     0: reserve
     1: r0 = execname
     2: r1 = string 0
-    3: r2 = strjoin r0 r1  ; scratch 64
+    3: r2 = strjoin r0 r1  ; scratch 72
     4: this->s = r2
     5: r3 = this->s
     6: r4 = strlen r3
@@ -470,8 +470,8 @@ TEST(Compile, DynamicWidths) {
   field 1: int64 at 8
   field 2: int32 at 16
   field 3: int32 at 20
-  field 4: string256 at 24
-  field 5: int32 at 280
+  field 4: string257 at 24
+  field 5: int32 at 284
   action printf %*[field 0]d<1> "|" %-*[field 2].*[field 3]s<4> "|" %c<5> "%" fields 0 1 2 3 4 5
     0: reserve
     1: r0 = 5
@@ -496,11 +496,11 @@ TEST(Compile, InlinesExpand) {
           R"d(inline int LIMIT = 2 + 3; inline string who = execname; inline int twice[int x] = x + x;
 BEGIN { trace(LIMIT); trace(who); trace(twice[arg0]); trace(sizeof(int) * LIMIT); })d"),
       R"d(clause 0 line 2: :::BEGIN
-  record 272 bytes
+  record 280 bytes
   field 0: int32 at 0
-  field 1: string256 at 4
-  field 2: int32 at 260
-  field 3: uint64 at 264
+  field 1: string257 at 4
+  field 2: int32 at 264
+  field 3: uint64 at 272
   action trace fields 0
   action trace fields 1
   action trace fields 2

@@ -8,7 +8,7 @@
 namespace trapline::dlang {
 namespace {
 
-constexpr int kMaxWidth = 1 << 16;
+constexpr int kMaxWidth = 1 << 26;
 
 enum class Takes : std::uint8_t {
   kAddress,

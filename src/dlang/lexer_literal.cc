@@ -1,7 +1,7 @@
 // Constants: numbers, strings, characters.
 //
 // Character constants hold up to eight bytes, the first being the most significant, as in DTrace;
-// '\'' is a quote as in C. Floating-point constants are recognised in order to be refused.
+// '\'' is a backslash and a quote. Floating-point constants are recognised in order to be refused.
 
 #include <fmt/format.h>
 
@@ -224,7 +224,7 @@ Token Lexer::character() {
   std::string bytes;
   while (at_ < text_.size() && peek() != '\'' && peek() != '\n') {
     if (peek() == '\\' && peek(1) == '\'') {
-      bytes.push_back('\'');
+      bytes += "\\'";
       at_ += 2;
     } else if (peek() == '\\' && at_ + 1 < text_.size() && peek(1) != '\n') {
       at_ = escape(text_, at_ + 1, bytes);

@@ -151,7 +151,7 @@ TEST_F(LexerTest, CharacterConstants) {
   EXPECT_EQ(first(R"('\n')").integer.value, 10u);
   EXPECT_EQ(first(R"('\0')").integer.value, 0u);
   EXPECT_EQ(first(R"('\377')").integer.value, 255u);
-  EXPECT_EQ(first(R"('\'')").integer.value, 0x27u);
+  EXPECT_EQ(first(R"('\'')").integer.value, 0x5c27u);
   EXPECT_EQ(first(R"('"')").integer.value, 0x22u);
   EXPECT_THAT(tags(), IsEmpty());
   EXPECT_EQ(first("''").kind, TokenKind::kError);

@@ -68,7 +68,7 @@ enum class Scope : std::uint8_t { kGlobal, kSelf, kThis };
 
 // A scalar or associative variable. `offset` of a scalar is from the start of its scope's area: the
 // arena's globals, the slot's self area, or (kThis) the level's scratch. An associative array
-// (kGlobal and kSelf) is a table in the globals, see wire/assoc.h; `keys` gives the types of its
+// (kGlobal and kSelf) is a table in the globals, see wire/dynvar.h; `keys` gives the types of its
 // tuple.
 struct Variable {
   std::string name;

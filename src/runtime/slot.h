@@ -63,6 +63,7 @@ TL_INLINE Slot* tl_enter(const ProbeSite* site) {
     if ((state & (wire::kActive | wire::kExiting)) != wire::kActive) return nullptr;
     return tl_find_early_slot(arena);
   }
+  if (tl_layout.mute_offset != 0 && thread_control_word(tl_layout.mute_offset) != 0) return nullptr;
   const uint64_t owner = thread_pointer();
   Slot* slot = slot_at(arena, first_index(owner));
   if (__builtin_expect(*const_cast<const volatile uint64_t*>(&slot->owner) == owner, 1))

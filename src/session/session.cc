@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "consume/merge.h"
 #include "target/process.h"
 #include "wire/layout.h"
 
@@ -296,29 +297,36 @@ Result<> Session::run_ticks() {
 }
 
 Result<> Session::drain(consume::DrainKind kind) {
-  std::vector<consume::Record> records;
+  std::vector<std::vector<consume::Record>> records;  // by target
   const std::uint64_t counter = Clock::read_tsc();
   const std::uint64_t ns = Clock::monotonic_ns();
-  consume::Drops fresh;
   for (Target& target : targets_) {
     if (!target.drainer) continue;
     const bool over = kind == consume::DrainKind::kFinal || target.tracee.ended();
     const std::uint64_t horizon = counter_trusted_ && target.tracee.reads_counter() ? counter : ns;
     consume::DrainResult taken =
         target.drainer->drain(store_, over ? consume::DrainKind::kFinal : kind, horizon);
-    std::ranges::move(taken.records, std::back_inserter(records));
-    fresh += taken.new_drops;
+    records.push_back(std::move(taken.records));
+    untold_ += taken.new_drops;
     if (taken.barrier_error && !barrier_failed_) {
       notes_.push_back("aggregations are read only when a process has ended: " +
                        taken.barrier_error->text());
       barrier_failed_ = true;
     }
   }
-  if (targets_.size() > 1) std::ranges::stable_sort(records, {}, &consume::Record::tsc);
-  busy_ = records.size() >= kManyRecords;
-  TL_TRY(process(std::move(records)));
-  if (fresh.any()) TL_TRY(output_.drops(fresh));
+  std::vector<consume::Record> merged = consume::merge_by_time(std::move(records));
+  busy_ = merged.size() >= kManyRecords;
+  TL_TRY(process(std::move(merged)));
+  // As DTrace does, at most once in statusrate.
+  if (SteadyClock::now() >= drops_due_) TL_TRY(tell_drops());
   return {};
+}
+
+Result<> Session::tell_drops() {
+  if (environment_) untold_ += environment_->take_drops();
+  if (!untold_.any()) return {};
+  drops_due_ = SteadyClock::now() + std::chrono::nanoseconds(options_.period_ns("statusrate"));
+  return output_.drops(std::exchange(untold_, {}));
 }
 
 Result<> Session::print_now() {
@@ -366,9 +374,9 @@ Result<> Session::report_fault(const consume::Record& record) {
   const plan::ProbeName* probe = interpreter_.probe_of(record);
   if (in_error_ || !fault || probe == nullptr) return {};
   in_error_ = true;
-  const Result<> done =
-      fire_all(BuiltinKind::kError, {0, probe->id, record.clause + 1, fault->instruction,
-                                     fault->fault, fault->address, 0, 0, 0, 0});
+  const Result<> done = fire_all(
+      BuiltinKind::kError,
+      {0, probe->id, record.clause, fault->instruction, fault->fault, fault->address, 0, 0, 0, 0});
   in_error_ = false;
   return done;
 }
@@ -391,6 +399,7 @@ Result<> Session::stop() {
   }
   TL_TRY(drain(consume::DrainKind::kFinal));
   if (environment_) TL_TRY(fire_all(BuiltinKind::kEnd));
+  TL_TRY(tell_drops());
   TL_TRY(output_.flush());
   if (failed) return *failed;
   return {};

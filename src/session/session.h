@@ -106,6 +106,7 @@ class Session {
   Result<> fire_all(BuiltinKind kind, const TracerEnvironment::Arguments& arguments = {});
   Result<> run_ticks();
   Result<> drain(consume::DrainKind kind);
+  Result<> tell_drops();
   Result<> process(std::vector<consume::Record> records);
   Result<> process_one(const consume::Record& record);
   Result<> report_fault(const consume::Record& record);
@@ -135,6 +136,8 @@ class Session {
   bool in_error_ = false;  // an ERROR clause is running
   bool busy_ = false;      // the last round had much to take
   bool barrier_failed_ = false;
+  consume::Drops untold_;  // losses that the output has not been told of
+  std::chrono::steady_clock::time_point drops_due_{};
 };
 
 }  // namespace trapline::session

@@ -44,6 +44,7 @@ interp::Outcome TracerEnvironment::fire(std::uint32_t probe, const plan::ProbeNa
   probe_ = probe;
   name_ = &name;
   arguments_ = arguments;
+  timestamp_ = 0;
   return interp::run_firing(program_, clauses, *this, this_area_);
 }
 
@@ -72,7 +73,8 @@ std::uint64_t TracerEnvironment::builtin(plan::Builtin which) {
     case plan::Builtin::kProbeId:
       return name_->id;
     case plan::Builtin::kTimestamp:
-      return Clock::monotonic_ns();
+      if (timestamp_ == 0) timestamp_ = Clock::monotonic_ns();
+      return timestamp_;
     case plan::Builtin::kWallTimestamp:
       return Clock::wall_ns();
     case plan::Builtin::kVirtualTimestamp:

@@ -12,6 +12,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "consume/aggregation_store.h"
@@ -44,7 +45,8 @@ class TracerEnvironment final : public interp::Environment {
 
   // What was recorded since the last call, in order.
   std::vector<consume::Record> take_records();
-  consume::Drops drops() const { return drops_; }
+  // What was lost since the last call.
+  consume::Drops take_drops() { return std::exchange(drops_, {}); }
 
  private:
   std::uint64_t argument(unsigned n) override;
@@ -79,6 +81,7 @@ class TracerEnvironment final : public interp::Environment {
   std::uint32_t probe_ = 0;
   const plan::ProbeName* name_ = nullptr;
   Arguments arguments_{};
+  std::uint64_t timestamp_ = 0;  // of the firing, ns; 0: not asked for yet
   std::vector<consume::Record> records_;
   consume::Drops drops_;
 };

@@ -214,7 +214,9 @@ struct Layout {
   uint32_t slot_scratch;  // kLevels areas of scratch_size bytes
   uint32_t scratch_size;
   uint32_t chunk_count;
-  uint32_t reserved0;
+  // Where each thread has a 32-bit word that mutes its probes while it is not 0, in bytes from the
+  // thread pointer; 0: nowhere. libtrapline's own calls are so kept out of what it counts.
+  int32_t mute_offset;
   uint64_t chunks;
   uint64_t size;
 };

@@ -23,6 +23,7 @@ struct LayoutRequest {
   uint64_t scratch_size = 0;  // the greatest static scratch of a clause + Program::scratchsize
   uint64_t threads = 0;       // expected
   uint64_t buffer_bytes = 0;  // of the chunk pool, for the whole target
+  int32_t mute_offset = 0;    // as Layout's
 };
 
 inline constexpr uint64_t kMaxPartSize = uint64_t{1} << 31;  // of a slot's parts
@@ -71,6 +72,7 @@ constexpr Layout make_layout(const LayoutRequest& request) {
   const uint64_t wanted = request.buffer_bytes / kChunkSize;
   layout.chunk_count = static_cast<uint32_t>(wanted < kMinChunks ? kMinChunks : wanted);
   layout.size = layout.chunks + uint64_t{layout.chunk_count} * kChunkSize;
+  layout.mute_offset = request.mute_offset;
   return layout;
 }
 
