@@ -683,9 +683,10 @@ TEST(Compile, PragmasSetOptions) {
   ASSERT_TRUE(result.program) << diag::render_all(result.sources, result.diagnostics);
   EXPECT_TRUE(result.options.flag("quiet"));
   EXPECT_EQ(result.options.number("bufsize"), 1 << 20);
-  EXPECT_EQ(result.program->strsize, 40u);
-  EXPECT_EQ(result.program->variables.front().type.size, 40u);
-  EXPECT_EQ(result.program->clauses.front().code[3].immediate, 40);
+  // One more than the option says: the NUL.
+  EXPECT_EQ(result.program->strsize, 41u);
+  EXPECT_EQ(result.program->variables.front().type.size, 41u);
+  EXPECT_EQ(result.program->clauses.front().code[3].immediate, 41);
 }
 
 TEST(Compile, WhatCannotRunYetIsNamed) {

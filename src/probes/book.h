@@ -12,7 +12,7 @@
 namespace trapline::probes {
 
 inline constexpr std::uint64_t kBookMagic = 0x314b4f4f424c5054;  // "TPLBOOK1"
-inline constexpr std::uint32_t kBookVersion = 1;
+inline constexpr std::uint32_t kBookVersion = 2;
 
 struct BookHeader {
   std::uint64_t magic;
@@ -21,9 +21,9 @@ struct BookHeader {
   std::uint64_t region_size;  // bytes
   std::uint64_t arena;        // address in the process
   std::uint64_t arena_size;
-  std::uint64_t alive;   // address of the fork page
-  std::uint32_t tracer;  // its pid when it wrote this
-  std::uint32_t reserved0;
+  std::uint64_t alive;         // address of the fork page
+  std::uint32_t tracer;        // its pid when it wrote this
+  std::uint32_t tracer_start;  // its start time in clock ticks after boot, the low half
 };
 
 // A site: the bytes that were there and the ones that we put there.

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "probes/in_use.h"
 #include "probes/text_patch.h"
-#include "target/stack_scan.h"
 
 namespace trapline::probes {
 
@@ -31,20 +31,6 @@ std::optional<QuietByte> quiet_byte(const PlacedSite& placed) {
     return QuietByte{placed.site + offset, placed.plan->original[offset]};
   }
   return std::nullopt;
-}
-
-// Bodies call nothing of the target's, and no window holds a call. So an address of ours on a stack
-// is alive only if a signal interrupted the thread there: as the saved PC of a signal frame.
-// Anything else is a word that was left behind by an earlier call. In the kernel's frame
-// (arch/x86/include/asm/sigframe.h, struct sigcontext) the flags and then the code segment follow
-// the PC, and the latter is 0x33 for 64-bit code.
-constexpr std::uint64_t kSegmentsAfterPc = 16;
-constexpr std::uint16_t kUserCodeSegment = 0x33;
-
-bool is_alive(const target::ScanHit& hit, const target::Memory& memory) {
-  if (hit.where == target::ScanHit::Where::kPc) return true;
-  const auto segment = memory.read_value<std::uint16_t>(hit.location + kSegmentsAfterPc);
-  return segment && *segment == kUserCodeSegment;
 }
 
 }  // namespace
@@ -229,9 +215,8 @@ Result<bool> Installation::release(target::StoppedProcess& process) {
   std::ranges::sort(ranges);
   if (armed_count() != 0)
     return false;  // somebody patched over us: what leads into a region must find it there
-  TL_TRY_ASSIGN(const target::ScanResult scan, target::scan_threads(process, ranges));
-  const auto alive = [&](const target::ScanHit& hit) { return is_alive(hit, process.memory()); };
-  if (std::ranges::any_of(scan.hits, alive) || !scan.complete) return false;
+  TL_TRY_ASSIGN(const bool unused, nobody_inside(process, ranges));
+  if (!unused) return false;
   TL_TRY_ASSIGN(target::RemoteCalls calls, target::RemoteCalls::begin(process));
   for (Region& region : regions_) {
     if (!region.region) continue;

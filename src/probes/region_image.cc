@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "isa/x86_64/encode.h"
 #include "probes/book.h"
+#include "target/process.h"
 
 namespace trapline::probes {
 
@@ -115,6 +116,7 @@ class Builder {
   }
 
   void write_book(std::uint64_t arena_size) {
+    const auto own = target::read_stat(Pid{getpid()});
     const BookHeader header{kBookMagic,
                             kBookVersion,
                             static_cast<std::uint32_t>(image_.sites.size()),
@@ -123,7 +125,7 @@ class Builder {
                             arena_size,
                             alive_,
                             static_cast<std::uint32_t>(getpid()),
-                            0};
+                            own ? static_cast<std::uint32_t>(own->start_time) : 0};
     std::memcpy(image_.bytes.data(), &header, sizeof(header));
     for (std::size_t i = 0; i < image_.sites.size(); ++i) {
       const PlacedSite& placed = image_.sites[i];

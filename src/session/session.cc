@@ -152,6 +152,7 @@ Result<> Session::reserve(std::size_t index) {
   const auto reserved = target.tracee.reserve(target.program->layout, target.program->sites.plans,
                                               target.program->object.bytes);
   if (!reserved) return reserved.error().within(fmt::format("pid {}", target.tracee.pid().value));
+  std::ranges::move(target.tracee.take_notes(), std::back_inserter(notes_));
   const std::span<std::byte> arena = target.tracee.arena();
   fill_arena(*target.program, arena);
   auto* header = reinterpret_cast<wire::Header*>(arena.data());

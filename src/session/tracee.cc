@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "probes/leftovers.h"
 #include "target/process.h"
 #include "target/thread_pointer.h"
 
@@ -72,6 +73,10 @@ Tracee::~Tracee() {
 
 Result<Tracee> Tracee::attach(Pid pid) {
   TL_TRY(target::check_traceable(pid));
+  // The kernel's own word, which may be no although every rule that is known allows it.
+  const auto memory = target::Memory::open(pid);
+  if (!memory && memory.error().code() == ErrorCode::kPermission)
+    return target::attach_error(pid, EPERM);
   Tracee tracee(pid);
   TL_TRY(tracee.read_identity());
   return tracee;
@@ -166,6 +171,7 @@ std::size_t Tracee::thread_count() const {
 
 Result<> Tracee::reserve(const wire::Layout& layout, const probes::SitePlans& plans,
                          std::span<const std::byte> object) {
+  TL_TRY(undo_leftovers());
   installation_ = std::make_unique<probes::Installation>(*modules_, plans, object);
   TL_TRY(while_stopped("map memory", [&](target::StoppedProcess& process) -> Result<> {
     TL_TRY_ASSIGN(const target::ThreadPointers pointers, target::read_thread_pointers(process));
@@ -190,6 +196,29 @@ Result<> Tracee::reserve(const wire::Layout& layout, const probes::SitePlans& pl
     return calls.end();
   }));
   return arena_->allocate(pid_);
+}
+
+// What a tracer that was killed left behind stands where ours are to stand.
+Result<> Tracee::undo_leftovers() {
+  if (held_) return {};  // a new image
+  TL_TRY_ASSIGN(const target::Memory memory, target::Memory::open(pid_));
+  TL_TRY_ASSIGN(probes::Leftovers leftovers, probes::Leftovers::find(pid_, memory));
+  if (leftovers.empty()) return {};
+  notes_.push_back(
+      fmt::format("pid {} still had {} probe site{} of a tracer that was killed: taken "
+                  "back first",
+                  pid_.value, leftovers.site_count(), leftovers.site_count() == 1 ? "" : "s"));
+  TL_TRY(while_stopped("restore leftovers",
+                       [&](target::StoppedProcess& process) { return leftovers.disarm(process); }));
+  for (int n = 0; n < kTries && !leftovers.empty(); ++n) {
+    bool clean = false;
+    TL_TRY(while_stopped("unmap leftovers", [&](target::StoppedProcess& process) -> Result<> {
+      TL_TRY_ASSIGN(clean, leftovers.release(process));
+      return {};
+    }));
+    if (!clean) pause_for(pause_before_try(n));
+  }
+  return {};
 }
 
 // A process may have forbidden itself to read the time-stamp counter (prctl PR_SET_TSC): rdtsc

@@ -27,6 +27,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/address.h"
@@ -115,6 +116,8 @@ class Tracee {
 
   bool reads_memory(RemoteAddr from, std::span<std::byte> out) const;
   const std::vector<Stop>& stops() const { return stops_; }
+  // What a user should know; since the last call.
+  std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
   // The wait status of a launched command that has ended.
   std::optional<int> exit_status() const { return exit_status_; }
 
@@ -130,6 +133,7 @@ class Tracee {
   Result<> answer_exec_request();
   Result<> read_identity();
   Result<bool> counter_allowed(target::RemoteCalls& calls);
+  Result<> undo_leftovers();
   Result<> release_all(std::vector<std::string>& left);
   void give_text_back();
 
@@ -156,6 +160,7 @@ class Tracee {
   bool active_ = false;
   bool ended_ = false;
   std::optional<int> exit_status_;
+  std::vector<std::string> notes_;
   std::vector<Stop> stops_;
 };
 

@@ -239,6 +239,12 @@ Result<> ArenaMapping::allocate(Pid pid) {
   return {};
 }
 
+ArenaMapping ArenaMapping::adopt(AddressRange remote) {
+  ArenaMapping arena;
+  arena.range_ = remote;
+  return arena;
+}
+
 Result<> ArenaMapping::remove(RemoteCalls& calls) {
   if (range_.size() == 0) return {};
   calls.process().refresh_maps();

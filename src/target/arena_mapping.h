@@ -34,6 +34,9 @@ class ArenaMapping {
   // each page. Before anybody writes to it. Errors: no memory.
   Result<> allocate(Pid pid);
 
+  // One that an earlier tracer left in the target: only to be removed.
+  static ArenaMapping adopt(AddressRange remote);
+
   ArenaMapping(ArenaMapping&&) noexcept;
   ArenaMapping& operator=(ArenaMapping&&) noexcept;
   ~ArenaMapping();  // unmaps here; in the target it stays, unless remove() was called

@@ -61,6 +61,8 @@ class CodeRegion {
 class ForkPage {
  public:
   static Result<ForkPage> create(RemoteCalls& calls);
+  // One that an earlier tracer made.
+  static ForkPage adopt(RemoteAddr address) { return ForkPage(address); }
   RemoteAddr address() const { return address_; }
   Result<> remove(RemoteCalls& calls);
   void forget() { address_ = {}; }

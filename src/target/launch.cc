@@ -2,12 +2,15 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 
+#include "target/process.h"
 #include "target/text.h"
 #include "target/tracees.h"
 
@@ -27,16 +30,38 @@ Result<Pipe> make_pipe() {
   return Pipe{Fd(fds[0]), Fd(fds[1])};
 }
 
-// In the child: only async-signal-safe calls.
-[[noreturn]] void run_child(const Pipe& go, const Pipe& report, char* const* argv,
-                            const sigset_t* mask) {
+// Where execvp will find the command; empty: nowhere.
+std::string find_command(const std::string& name) {
+  if (name.find('/') != name.npos) return name;
+  const char* const path = ::getenv("PATH");
+  std::string_view folders = path != nullptr ? path : "/bin:/usr/bin";
+  for (;;) {
+    const std::size_t end = folders.find(':');
+    const std::string folder(folders.substr(0, end));
+    const std::string file = folder.empty() ? name : folder + "/" + name;
+    struct ::stat facts{};
+    if (::stat(file.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) &&
+        ::access(file.c_str(), X_OK) == 0)
+      return file;
+    if (end == folders.npos) return {};
+    folders.remove_prefix(end + 1);
+  }
+}
+
+// In the child: only async-signal-safe calls. `program`: what execvp would find, if that is an ELF
+// file: what the kernel refuses of those, execvp would have a shell read as a script.
+[[noreturn]] void run_child(const Pipe& go, const Pipe& report, const char* program,
+                            char* const* argv, const sigset_t* mask) {
   char byte = 0;
   ssize_t n;
   do n = ::read(go.read_end.get(), &byte, 1);
   while (n < 0 && errno == EINTR);
   if (n != 1) ::_exit(kExecFailed);  // the tracer has ended
   if (mask != nullptr) ::sigprocmask(SIG_SETMASK, mask, nullptr);
-  ::execvp(argv[0], argv);
+  if (program != nullptr)
+    ::execv(program, argv);
+  else
+    ::execvp(argv[0], argv);
   const int err = errno;
   (void)!::write(report.write_end.get(), &err, sizeof err);
   ::_exit(kExecFailed);
@@ -110,6 +135,8 @@ Result<LaunchedProcess> LaunchedProcess::start(const std::vector<std::string>& a
                                                const LaunchOptions& options) {
   if (argv.empty() || argv.front().empty())
     return Error(ErrorCode::kBadInput, "the command is empty");
+  const std::string program = find_command(argv.front());
+  TL_TRY_ASSIGN(const bool elf, is_elf_program(program));
   TL_TRY_ASSIGN(Pipe go, make_pipe());
   TL_TRY_ASSIGN(Pipe report, make_pipe());
   std::vector<char*> pointers;
@@ -118,7 +145,8 @@ Result<LaunchedProcess> LaunchedProcess::start(const std::vector<std::string>& a
   const pid_t child = ::fork();
   if (child < 0) return Error::os(errno, "fork");
   if (child == 0)
-    run_child(go, report, pointers.data(), options.signal_mask ? &*options.signal_mask : nullptr);
+    run_child(go, report, elf ? program.c_str() : nullptr, pointers.data(),
+              options.signal_mask ? &*options.signal_mask : nullptr);
   const Pid pid{child};
 
   AttachOptions attach = options.attach;

@@ -72,6 +72,45 @@ TEST(Launch, ErrorsNameTheCommand) {
   EXPECT_EQ(code({}).first, ErrorCode::kBadInput);
 }
 
+// execvp would give what the kernel does not run to a shell, to be read as a script.
+TEST(Launch, AnElfFileThatCannotRunIsNoScript) {
+  const ScratchDirectory dir;
+  const auto elf = [](char elf_class, char machine) {
+    std::string head(
+        "\x7f"
+        "ELF",
+        4);
+    head += elf_class;
+    head.resize(64, '\0');
+    head[18] = machine;
+    return head + "\necho ran as a script\n";
+  };
+  dir.write("damaged", elf(2, 62), 0755);
+  dir.write("small", elf(1, 3), 0755);
+  dir.write("foreign", elf(2, char(183)), 0755);
+  const auto error = [&](std::string_view name) {
+    const auto launched = LaunchedProcess::start({dir / name});
+    return launched ? Error(ErrorCode::kInternal, "it ran") : launched.error();
+  };
+  EXPECT_EQ(error("damaged").code(), ErrorCode::kBadInput) << error("damaged").text();
+  EXPECT_EQ(error("small").text(), dir / "small" + ": a 32-bit program: not supported");
+  EXPECT_EQ(error("foreign").code(), ErrorCode::kUnsupported) << error("foreign").text();
+
+  dir.write("script", "exit 7\n", 0755);
+  auto script = LaunchedProcess::start({dir / "script"});
+  ASSERT_TRUE(script) << script.error().text();
+
+  // And so it is where PATH leads to it.
+  const std::string path = std::getenv("PATH");
+  ::setenv("PATH", ((dir / "") + ":" + path).c_str(), 1);
+  const auto found = LaunchedProcess::start({"small"});
+  const auto shell = LaunchedProcess::start({"true"});
+  ::setenv("PATH", path.c_str(), 1);
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().code(), ErrorCode::kUnsupported);
+  EXPECT_TRUE(shell) << shell.error().text();
+}
+
 bool is_mapped(StoppedProcess& process, std::string_view part) {
   const auto maps = process.maps();
   return maps && std::ranges::any_of(

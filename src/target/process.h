@@ -130,6 +130,10 @@ Result<> check_traceable(Pid pid);
 // be read.
 Result<> check_executable(Pid pid);
 
+// Whether a file that is about to be executed is an ELF program; false for a script or anything
+// else. kUnsupported: it is one, for 32 bits or another architecture.
+Result<bool> is_elf_program(const std::string& path);
+
 // The line for a ptrace attach that failed with `err`; used after check_traceable found nothing.
 Error attach_error(Pid pid, int err);
 

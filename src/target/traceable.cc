@@ -10,9 +10,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <optional>
+#include <span>
+#include <string_view>
 
 #include "target/process.h"
 #include "target/text.h"
@@ -132,6 +135,28 @@ Result<> check_yama(Pid pid, bool capable) {
   return {};
 }
 
+// As much of an ELF header as says for which machine it is.
+using Head = std::array<char, 20>;
+std::optional<Head> read_head(const Fd& fd) {
+  Head head{};
+  const bool all =
+      ::pread(fd.get(), head.data(), head.size(), 0) == static_cast<ssize_t>(head.size());
+  return all ? std::optional(head) : std::nullopt;
+}
+
+Result<> check_head(const Head& head, const std::string& subject, const std::string& what) {
+  const auto machine = static_cast<unsigned char>(head[18]) |
+                       static_cast<unsigned>(static_cast<unsigned char>(head[19])) << 8;
+  if (head[EI_CLASS] == ELFCLASS32)
+    return Error(ErrorCode::kUnsupported, subject + " a 32-bit " + what + ": not supported");
+  if (machine != EM_X86_64) {
+    return Error(ErrorCode::kUnsupported,
+                 subject + " a program for another architecture (ELF machine " +
+                     std::to_string(machine) + "): only x86-64 is supported");
+  }
+  return {};
+}
+
 bool has_ptrace_capability(const TaskStatus& self) {
   return (self.effective_capabilities >> kCapSysPtrace & 1) != 0;
 }
@@ -143,20 +168,17 @@ Result<> check_executable(Pid pid) {
   if (!tid) return tid.error();
   const Fd fd(::open(task_path(pid, *tid, "exe").c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return {};  // the kernel will say so at the attach
-  std::array<unsigned char, 20> head{};
-  if (::pread(fd.get(), head.data(), head.size(), 0) != static_cast<ssize_t>(head.size()))
-    return {};
-  const auto machine = static_cast<unsigned>(head[18] | head[19] << 8);
-  if (head[EI_CLASS] == ELFCLASS32) {
-    return Error(ErrorCode::kUnsupported,
-                 process_name(pid) + " is a 32-bit process: not supported");
-  }
-  if (machine != EM_X86_64) {
-    return Error(ErrorCode::kUnsupported,
-                 process_name(pid) + " is a program for another architecture (ELF machine " +
-                     std::to_string(machine) + "): only x86-64 is supported");
-  }
-  return {};
+  const auto head = read_head(fd);
+  return head ? check_head(*head, process_name(pid) + " is", "process") : Result<>();
+}
+
+Result<bool> is_elf_program(const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const auto head = fd ? read_head(fd) : std::nullopt;
+  if (!head || !std::ranges::equal(std::span(*head).first(SELFMAG), std::string_view(ELFMAG)))
+    return false;
+  TL_TRY(check_head(*head, path + ":", "program"));
+  return true;
 }
 
 Result<> check_traceable(Pid pid) {

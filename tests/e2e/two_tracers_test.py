@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Two tracers on one process: the second one is refused what the first one has patched, by name, and harms neither. When
-the first one has left, everything can be had again. When it was killed, its jumps are still there: they are refused, or
-taken over; the process goes on either way."""
+the first one has left, everything can be had again. When it was killed, its probes are taken back by
+the next one, in the process and in children that it forked."""
 
 import re
 import signal
+import sys
 import time
 
 import processes
-from harness import Harness
+from harness import Harness, Target
 
 PROGRAM = 'BEGIN { printf("armed\\n"); } pid$target:a.out:tick:entry { @ = count(); seen = 1; } '
 
@@ -32,6 +33,50 @@ class Tracer:
         return int(counts[0]) if counts else None
 
 
+# Sleeps again and again; at a line it forks a child that does the same, and says who that is.
+FORKER = """
+import os, select, sys, time
+print("ready", flush=True)
+while True:
+    time.sleep(0.002)
+    if select.select([0], [], [], 0)[0]:
+        if not sys.stdin.readline().startswith("fork"): break
+        child = os.fork()
+        if child == 0:
+            while os.getppid() != 1: time.sleep(0.002)
+        print("child", child, flush=True)
+os.kill(child, 9)
+"""
+SLEEPS = "pid$target:libc.so.6:clock_nanosleep:entry { @ = count(); seen = 1; } tick-10ms /seen/ { exit(0); }"
+
+
+def our_mappings(pid):
+    """Mappings that a tracer may have made: code without a file, and shared memory."""
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
+        return [line for line in maps if re.search(r"r-xp \S+ 00:00 0 *$|/memfd:", line)]
+
+
+def a_child_of_a_traced_process(harness):
+    target = Target([sys.executable, "-c", FORKER])
+    target.wait_for_ready()
+    program = 'BEGIN { printf("armed\\n"); } pid$target:libc.so.6:clock_nanosleep:entry { @ = count(); }'
+    first = Tracer(harness, target.pid, program)
+    target.child.write(b"fork\n")
+    told = target.watch.until(lambda: re.search(rb"child \d+\n", target.child.out), time.monotonic() + 30)
+    if not harness.expect(told, f"no child: {target.child.text()}{target.child.errors()}"):
+        return
+    child = int(re.search(rb"child (\d+)\n", target.child.out)[1])
+    harness.expect(our_mappings(child), "the child inherited nothing: this tests nothing")
+    done = harness.trace("-q", "-n", SLEEPS, "-p", str(child))
+    harness.expect(done.returncode == 0 and re.search(rb"^ +[1-9]\d*$", done.stdout, re.M),
+                   f"the child of a traced process was not counted: {done.stdout} {done.stderr}")
+    harness.expect(not our_mappings(child), f"left in the child: {our_mappings(child)}")
+    harness.expect(first.end(), f"its parent was not counted: {first.child.errors()}")
+    harness.expect(not our_mappings(target.pid), f"left in the parent: {our_mappings(target.pid)}")
+    status, text = target.end()
+    harness.expect(status == 0, f"the parent ended with {status}: {text}")
+
+
 def main():
     harness = Harness(__doc__)
     target = harness.target("ticker")
@@ -52,11 +97,14 @@ def main():
     harness.expect(target.unharmed(), "the target was harmed when its tracer was killed")
     heir = Tracer(harness, target.pid, PROGRAM + "tick-300ms { exit(0); }")
     count = heir.end(0)
-    harness.expect(count or "tick:entry" in heir.child.errors(),
-                   f"neither counted nor refused by name: {heir.child.text()}{heir.child.errors()}")
+    harness.expect(count, f"the heir counted nothing: {heir.child.text()}{heir.child.errors()}")
+    harness.expect("of a tracer that was killed: taken back" in heir.child.errors(),
+                   f"what was taken back is not told: {heir.child.errors()}")
     harness.expect(target.unharmed(), "the target was harmed by the tracer after the killed one")
+    harness.expect(not our_mappings(target.pid), f"left behind: {our_mappings(target.pid)}")
     status, text = target.end()
     harness.expect(status == 0, f"the target ended with {status}: {text}")
+    a_child_of_a_traced_process(harness)
     harness.finish()
 
 

@@ -1,0 +1,23 @@
+// Whether threads are in given code, or will come back to it, before it is changed or unmapped.
+
+#pragma once
+
+#include <span>
+
+#include "base/result.h"
+#include "target/memory.h"
+#include "target/stack_scan.h"
+#include "target/stopped.h"
+
+namespace trapline::probes {
+
+// Whether a thread will really go on at what the scan hit: it is a PC, or one that a signal frame
+// has saved. (A mere word that looks like an address would keep code for ever.)
+bool is_alive(const target::ScanHit& hit, const target::Memory& memory);
+
+// Whether nobody is in any of `ranges` (sorted, not overlapping). False also where a stack could
+// not be read to its end.
+Result<bool> nobody_inside(target::StoppedProcess& process,
+                           std::span<const target::AddressRange> ranges);
+
+}  // namespace trapline::probes

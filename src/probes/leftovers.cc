@@ -1,0 +1,151 @@
+#include "probes/leftovers.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "probes/in_use.h"
+#include "probes/text_patch.h"
+#include "target/arena_mapping.h"
+#include "target/code_region.h"
+#include "target/remote_syscall.h"
+#include "wire/arena.h"
+
+namespace trapline::probes {
+namespace {
+
+using target::AddressRange;
+using target::Mapping;
+
+// A living tracer drains, and so moves the epoch, several times in this time.
+constexpr timespec kSomeDrains{0, 400'000'000};
+constexpr std::uint64_t kMaxPatch = sizeof(BookEntry::original);
+
+bool may_be_region(const Mapping& m) {
+  return m.readable && m.executable && !m.writable && !m.shared && !m.is_file() && m.path.empty();
+}
+
+bool is_tracer_alive(const BookHeader& book) {
+  const auto stat = target::read_stat(Pid{static_cast<pid_t>(book.tracer)});
+  return stat && !stat->is_dead() &&
+         static_cast<std::uint32_t>(stat->start_time) == book.tracer_start;
+}
+
+bool does_epoch_move(const BookHeader& book, const target::Memory& memory) {
+  const RemoteAddr epoch(book.arena + offsetof(wire::Header, epoch));
+  const auto before = memory.read_value<std::uint64_t>(epoch);
+  if (!before) return false;
+  nanosleep(&kSomeDrains, nullptr);
+  const auto after = memory.read_value<std::uint64_t>(epoch);
+  return after && *after != *before;
+}
+
+bool is_kept(const BookHeader& book, const target::Memory& memory) {
+  const auto alive = memory.read_value<std::uint32_t>(RemoteAddr(book.alive));
+  if (alive && *alive == 0) return false;  // forked
+  return is_tracer_alive(book) || does_epoch_move(book, memory);
+}
+
+// nullopt: no region of ours starts there.
+std::optional<BookHeader> read_book(RemoteAddr at, RemoteAddr end, const target::Memory& memory) {
+  if (end - at < sizeof(BookHeader)) return std::nullopt;
+  const auto book = memory.read_value<BookHeader>(at);
+  if (!book || book->magic != kBookMagic || book->version != kBookVersion) return std::nullopt;
+  const std::uint64_t entries = sizeof(BookHeader) + std::uint64_t{book->count} * sizeof(BookEntry);
+  if (book->region_size % wire::kPageSize != 0 || book->region_size > end - at ||
+      entries > book->region_size) {
+    return std::nullopt;
+  }
+  return *book;
+}
+
+bool is_ours(std::span<const Mapping> maps, AddressRange arena) {
+  const Mapping* m = target::find_mapping(maps, arena.start);
+  return m != nullptr && m->range == arena && m->shared && m->writable &&
+         m->path.starts_with("/memfd:");
+}
+
+bool is_fork_page(std::span<const Mapping> maps, RemoteAddr at) {
+  const Mapping* m = target::find_mapping(maps, at);
+  return m != nullptr && at.value() % wire::kPageSize == 0 && m->readable && !m->writable &&
+         !m->executable && !m->shared && !m->is_file() && m->path.empty();
+}
+
+}  // namespace
+
+Result<Leftovers> Leftovers::find(Pid pid, const target::Memory& memory) {
+  Leftovers found;
+  TL_TRY_ASSIGN(const std::vector<Mapping> maps, target::read_maps(pid));
+  for (const Mapping& m : maps) {
+    if (!may_be_region(m)) continue;
+    // Neighbouring regions may have become one mapping.
+    for (RemoteAddr at = m.range.start; at < m.range.end;) {
+      const std::optional<BookHeader> book = read_book(at, m.range.end, memory);
+      if (!book) break;
+      const AddressRange range{at, at + book->region_size};
+      at = range.end;
+      if (is_kept(*book, memory)) continue;
+      Region region{range, *book, std::vector<BookEntry>(book->count)};
+      const auto bytes = std::as_writable_bytes(std::span(region.entries));
+      if (!memory.read(range.start + sizeof(BookHeader), bytes)) continue;
+      found.regions_.push_back(std::move(region));
+    }
+  }
+  return found;
+}
+
+std::size_t Leftovers::site_count() const {
+  std::size_t count = 0;
+  for (const Region& region : regions_) count += region.entries.size();
+  return count;
+}
+
+Result<> Leftovers::disarm(target::StoppedProcess& process) {
+  std::vector<const BookEntry*> entries;
+  for (const Region& region : regions_) {
+    for (const BookEntry& entry : region.entries) {
+      if (entry.size != 0 && entry.size <= kMaxPatch) entries.push_back(&entry);
+    }
+  }
+  std::ranges::sort(entries, {}, &BookEntry::site);
+  std::vector<Piece> pieces;
+  for (const BookEntry* entry : entries) {
+    const bool overlaps = !pieces.empty() &&
+                          entry->site < pieces.back().at.value() + pieces.back().replacement.size();
+    if (overlaps) continue;
+    pieces.push_back({RemoteAddr(entry->site),
+                      std::as_bytes(std::span(entry->patched, entry->size)),
+                      std::as_bytes(std::span(entry->original, entry->size))});
+  }
+  TL_TRY(replace_pieces(process.memory(), pieces));
+  return {};
+}
+
+Result<bool> Leftovers::release(target::StoppedProcess& process) {
+  std::vector<AddressRange> ranges;
+  for (const Region& region : regions_) ranges.push_back(region.range);
+  TL_TRY_ASSIGN(const bool unused, nobody_inside(process, ranges));
+  if (!unused) return false;
+  TL_TRY_ASSIGN(const std::span<const Mapping> now, process.maps());
+  const std::vector<Mapping> maps(now.begin(), now.end());  // unmapping changes the other
+  TL_TRY_ASSIGN(target::RemoteCalls calls, target::RemoteCalls::begin(process));
+  std::set<AddressRange> arenas;
+  std::set<RemoteAddr> fork_pages;
+  for (const Region& region : regions_) {
+    TL_TRY(target::CodeRegion::adopt(region.range).remove(calls));
+    const AddressRange arena{RemoteAddr(region.book.arena),
+                             RemoteAddr(region.book.arena + region.book.arena_size)};
+    if (is_ours(maps, arena)) arenas.insert(arena);
+    const RemoteAddr page(region.book.alive);
+    if (is_fork_page(maps, page)) fork_pages.insert(page);
+  }
+  for (const AddressRange& arena : arenas) TL_TRY(target::ArenaMapping::adopt(arena).remove(calls));
+  for (const RemoteAddr page : fork_pages) TL_TRY(target::ForkPage::adopt(page).remove(calls));
+  regions_.clear();
+  TL_TRY(calls.end());
+  return true;
+}
+
+}  // namespace trapline::probes

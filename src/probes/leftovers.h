@@ -1,0 +1,50 @@
+// Probes that a tracer left behind: it was killed, or the process was forked from one that was
+// being traced. They do no harm, but nobody else can probe the same places. Found by the books of
+// their code regions (book.h), and undone.
+//
+// A region is left alone while its tracer lives: a process of the book's id and start time exists,
+// or, for one in another pid namespace, the arena's epoch still moves. A forked child has no
+// tracer whatever the book says.
+//
+// The books lie in the traced process, which may have forged them. Nothing is believed that could
+// reach further than that process: bytes go back only where the book's own bytes are found, and
+// only mappings that look like ours are unmapped.
+
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "base/result.h"
+#include "probes/book.h"
+#include "target/memory.h"
+#include "target/process.h"
+#include "target/stopped.h"
+
+namespace trapline::probes {
+
+class Leftovers {
+ public:
+  // Looks while the process runs. Where nothing is left (the usual case) it costs a look at the
+  // list of mappings.
+  static Result<Leftovers> find(Pid pid, const target::Memory& memory);
+
+  bool empty() const { return regions_.empty(); }
+  std::size_t site_count() const;
+
+  // The original bytes go back where the regions' jumps still are.
+  Result<> disarm(target::StoppedProcess& process);
+  // Unmaps the regions and what belongs to them once nobody is inside; false: not yet. After
+  // disarm().
+  Result<bool> release(target::StoppedProcess& process);
+
+ private:
+  struct Region {
+    target::AddressRange range;
+    BookHeader book{};
+    std::vector<BookEntry> entries;
+  };
+  std::vector<Region> regions_;  // by address
+};
+
+}  // namespace trapline::probes
