@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "consume/merge.h"
 #include "target/process.h"
@@ -24,6 +25,8 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr milliseconds kIdlePause{50};
 constexpr milliseconds kBusyPause{5};
 constexpr std::size_t kManyRecords = 1000;
+constexpr int kDrainTries = 20;
+constexpr std::chrono::microseconds kFiringTime{50};
 constexpr std::size_t kNowhere = ~std::size_t{0};
 
 std::string execname_of(const Tracee& tracee) { return target::command_name(tracee.pid()); }
@@ -299,6 +302,7 @@ Result<> Session::run_ticks() {
 
 Result<> Session::drain(consume::DrainKind kind) {
   std::vector<std::vector<consume::Record>> records;  // by target
+  left_some_ = false;
   const std::uint64_t counter = Clock::read_tsc();
   const std::uint64_t ns = Clock::monotonic_ns();
   for (Target& target : targets_) {
@@ -308,6 +312,7 @@ Result<> Session::drain(consume::DrainKind kind) {
     consume::DrainResult taken =
         target.drainer->drain(store_, over ? consume::DrainKind::kFinal : kind, horizon);
     records.push_back(std::move(taken.records));
+    left_some_ = left_some_ || !taken.busy.empty();
     untold_ += taken.new_drops;
     if (taken.barrier_error && !barrier_failed_) {
       notes_.push_back("aggregations are read only when a process has ended: " +
@@ -330,8 +335,19 @@ Result<> Session::tell_drops() {
   return output_.drops(std::exchange(untold_, {}));
 }
 
+// What a thread that is in the midst of a firing has counted before is taken when that is over: at
+// once, unless the thread was interrupted there (or has left by siglongjmp, and never comes back).
+Result<> Session::drain_now() {
+  for (int n = 0; n < kDrainTries; ++n) {
+    TL_TRY(drain(consume::DrainKind::kRunning));
+    if (!left_some_) break;
+    std::this_thread::sleep_for(kFiringTime);
+  }
+  return {};
+}
+
 Result<> Session::print_now() {
-  TL_TRY(drain(consume::DrainKind::kRunning));
+  TL_TRY(drain_now());
   TL_TRY(output_.finish(store_));
   return output_.flush();
 }

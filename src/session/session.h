@@ -71,7 +71,9 @@ class Session {
   // Waits until something is due, `fd` is readable (-1: none) or at most 100 ms; then drains and
   // runs ticks.
   Result<> step(int fd);
-  // Drains and prints all aggregations as they are now.
+  // Takes all that firings which have ended have left, records and aggregations.
+  Result<> drain_now();
+  // Does that, and prints all aggregations as they are now.
   Result<> print_now();
 
   Result<> stop();
@@ -133,8 +135,9 @@ class Session {
   std::optional<std::int32_t> exit_status_;
   Fd child_events_;  // readable when a launched process has something to tell
   bool running_ = false;
-  bool in_error_ = false;  // an ERROR clause is running
-  bool busy_ = false;      // the last round had much to take
+  bool in_error_ = false;   // an ERROR clause is running
+  bool busy_ = false;       // the last round had much to take
+  bool left_some_ = false;  // the last round met threads that were writing: not all was taken
   bool barrier_failed_ = false;
   consume::Drops untold_;  // losses that the output has not been told of
   std::chrono::steady_clock::time_point drops_due_{};
