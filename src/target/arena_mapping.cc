@@ -161,7 +161,8 @@ Error mmap_error(const Error& error, Pid pid, std::uint64_t size) {
   return error;
 }
 
-constexpr std::size_t kPagesAtOnce = 1024;  // IOV_MAX
+constexpr std::size_t kReadsAtOnce = 1024;          // IOV_MAX
+constexpr std::uint64_t kFaultAround = 16 * kPage;  // mm/memory.c, fault_around_bytes
 
 }  // namespace
 
@@ -221,20 +222,24 @@ Result<ArenaMapping> ArenaMapping::create(RemoteCalls& calls, std::uint64_t size
 Result<> ArenaMapping::allocate(Pid pid) {
   const std::uint64_t size = local_.size();
   const Fd file = std::move(file_);
-  while (::fallocate(file.get(), 0, 0, static_cast<off_t>(size)) != 0) {
-    if (errno != EINTR) return allocation_error(errno, size);
-  }
-  // A byte of each page is written to what it is. Where that is refused (or the target has gone),
-  // faults come later instead.
-  std::array<std::byte, kPagesAtOnce> zeros{};
-  std::array<iovec, kPagesAtOnce> pages;
-  for (std::uint64_t done = 0; done < size; done += kPagesAtOnce * kPage) {
-    const std::size_t count = std::min<std::uint64_t>(kPagesAtOnce, (size - done) / kPage);
-    for (std::size_t i = 0; i < count; ++i) {
-      pages[i] = {reinterpret_cast<void*>(range_.start.value() + done + i * kPage), 1};
+  if (::madvise(local_.data(), size, MADV_POPULATE_WRITE) != 0) {
+    if (errno != EINVAL) return allocation_error(errno, size);
+    while (::fallocate(file.get(), 0, 0, static_cast<off_t>(size)) != 0) {  // before Linux 5.14
+      if (errno != EINTR) return allocation_error(errno, size);
     }
-    const iovec from{zeros.data(), count};
-    if (::process_vm_writev(pid.value, &from, 1, pages.data(), count, 0) < 0) break;
+  }
+  // A read enters the other pages of its 64 KiB too, writable. Where it is refused (or the target
+  // has gone), faults come later instead.
+  std::array<std::byte, kReadsAtOnce> bytes{};
+  std::array<iovec, kReadsAtOnce> pages;
+  for (std::uint64_t at = range_.start.value(); at < range_.end.value();) {
+    std::size_t count = 0;
+    while (count < kReadsAtOnce && at < range_.end.value()) {
+      pages[count++] = {reinterpret_cast<void*>(at), 1};
+      at = (at / kFaultAround + 1) * kFaultAround;
+    }
+    const iovec to{bytes.data(), count};
+    if (::process_vm_readv(pid.value, &to, 1, pages.data(), count, 0) < 0) break;
   }
   return {};
 }

@@ -29,9 +29,9 @@ class ArenaMapping {
   // `size` is rounded up to whole pages; zeroed. Errors name the limit that was hit (descriptors,
   // address space). allocate() is next.
   static Result<ArenaMapping> create(RemoteCalls& calls, std::uint64_t size);
-  // Allocates its memory and enters all pages into the target's page tables, from outside while the
+  // Allocates its memory and enters the pages into the target's page tables, from outside while the
   // target runs: in a stop this would be most of its time, and left to the bodies a page fault for
-  // each page. Before anybody writes to it. Errors: no memory.
+  // each page. Errors: no memory.
   Result<> allocate(Pid pid);
 
   // One that an earlier tracer left in the target: only to be removed.
