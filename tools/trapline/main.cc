@@ -4,6 +4,7 @@
 #include <string>
 
 #include "command_line.h"
+#include "heap_pages.h"
 #include "messages.h"
 #include "trace.h"
 
@@ -27,6 +28,7 @@ int print_version(int verbose) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  use_large_pages();
   const ParsedCommandLine parsed = parse_command_line("trapline", argc, argv);
   if (parsed.error) {
     if (!parsed.error->text.empty()) say(parsed.error->text);
