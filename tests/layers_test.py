@@ -31,7 +31,7 @@ ALLOWED = {
     "session": ["base", "wire", "diag", "ctypes", "plan", "dlang", "interp", "codegen", "symbols", "isa", "target",
                 "probes", "runtime", "consume", "report"],
     "heap": ["session", "consume", "symbols", "report", "base"],
-    "serve": ["session", "heap", "report", "base"],
+    "serve": ["session", "heap", "report", "consume", "plan", "diag", "target", "base"],
     "client": ["base"],
     "tools/trapline": ["session", "heap", "report", "serve", "base"],
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 namespace trapline::consume {
 namespace {
@@ -118,6 +119,58 @@ std::optional<std::uint64_t> llquantize_value(const LlquantizeShape& shape,
   order += index / shape.bins_per_order;
   const std::uint64_t step = shape.steps_per_factor + 1 + index % shape.bins_per_order;
   return saturating_multiply(step, power(shape.factor, order + 1) / shape.steps);
+}
+
+namespace {
+
+BinBounds quantize_bounds(std::uint32_t bin) {
+  const BinEdge value = quantize_value(bin);
+  if (value > 0) return {value, 2 * value - 1};
+  if (value == 0) return {0, 0};
+  if (bin == 0) return {std::numeric_limits<std::int64_t>::min(), value};
+  return {2 * value + 1, value};
+}
+
+BinBounds lquantize_bounds(const plan::Aggregation& aggregation, std::uint32_t bin) {
+  const BinEdge base = aggregation.parameters[0];
+  const BinEdge step = std::max<std::int64_t>(1, aggregation.parameters[1]);
+  if (bin == 0) return {std::nullopt, base - 1};
+  const BinEdge low = base + (BinEdge{bin} - 1) * step;
+  if (std::int64_t{bin} > aggregation.parameters[2]) return {low, std::nullopt};
+  return {low, low + step - 1};
+}
+
+// Of magnitudes, at a distance from the middle. A bin ends where the next one begins that stands
+// for an integer.
+BinBounds llquantize_magnitudes(const LlquantizeShape& shape, std::uint32_t distance) {
+  if (distance >= shape.zero) return {BinEdge{shape.overflow}, std::nullopt};
+  const BinEdge low = llquantize_value(shape, distance).value_or(0);
+  for (std::uint32_t next = distance + 1; next < shape.zero; ++next) {
+    const auto value = llquantize_value(shape, next);
+    if (value) return {low, BinEdge{*value} - 1};
+  }
+  return {low, BinEdge{shape.overflow} - 1};
+}
+
+BinBounds llquantize_bounds(const plan::Aggregation& aggregation, std::uint32_t bin) {
+  const LlquantizeShape shape = llquantize_shape(aggregation);
+  if (bin == shape.zero) return {1 - BinEdge{shape.lowest}, BinEdge{shape.lowest} - 1};
+  if (bin > shape.zero) return llquantize_magnitudes(shape, bin - shape.zero);
+  const BinBounds mirrored = llquantize_magnitudes(shape, shape.zero - bin);
+  return {mirrored.high ? std::optional(-*mirrored.high) : std::nullopt, -*mirrored.low};
+}
+
+}  // namespace
+
+BinBounds bin_bounds(const plan::Aggregation& aggregation, std::uint32_t bin) {
+  switch (aggregation.kind) {
+    case plan::AggregationKind::kLquantize:
+      return lquantize_bounds(aggregation, bin);
+    case plan::AggregationKind::kLlquantize:
+      return llquantize_bounds(aggregation, bin);
+    default:
+      return quantize_bounds(bin);
+  }
 }
 
 }  // namespace trapline::consume

@@ -30,6 +30,15 @@ std::uint32_t bin_of(const plan::Aggregation& aggregation, std::int64_t value);
 
 std::int64_t quantize_value(std::uint32_t bin);
 
+// The least and the greatest value that a bin holds, both included; nullopt: no bound on that side.
+// 128 bits, as the factors of llquantize() may lead beyond 64.
+__extension__ using BinEdge = __int128;
+struct BinBounds {
+  std::optional<BinEdge> low;
+  std::optional<BinEdge> high;
+};
+BinBounds bin_bounds(const plan::Aggregation& aggregation, std::uint32_t bin);
+
 struct LlquantizeShape {
   std::uint64_t factor = 0;
   std::uint32_t low = 0;

@@ -271,6 +271,42 @@ TEST(Bins, LlquantizeValuesLieInTheirBins) {
   }
 }
 
+// Every value lies within the bounds of its bin, and the bins of a histogram do not overlap.
+TEST(Bins, BoundsHoldTheirValues) {
+  plan::Aggregation q;
+  q.kind = plan::AggregationKind::kQuantize;
+  std::vector<std::int64_t> values;
+  for (std::int64_t v = -3000; v <= 3000; ++v) values.push_back(v);
+  for (int shift = 11; shift < 63; ++shift) {
+    for (const std::int64_t off : {-1, 0, 1}) {
+      values.push_back((std::int64_t{1} << shift) + off);
+      values.push_back(-(std::int64_t{1} << shift) + off);
+    }
+  }
+  values.push_back(std::numeric_limits<std::int64_t>::max());
+  values.push_back(std::numeric_limits<std::int64_t>::min());
+  std::ranges::sort(values);
+  for (const auto& a :
+       {q, lquantize(0, 100, 10), lquantize(-50, 51, 7), llquantize(10, 0, 4, 10),
+        llquantize(10, 0, 2, 20), llquantize(2, 0, 62, 2), llquantize(10, 3, 6, 100),
+        llquantize(7, 0, 3, 49), llquantize(8, 1, 4, 4), llquantize(2, 0, 30, 4)}) {
+    std::optional<std::uint32_t> last;
+    std::optional<BinBounds> before;
+    for (const std::int64_t value : values) {
+      const std::uint32_t bin = bin_of(a, value);
+      const BinBounds bounds = bin_bounds(a, bin);
+      EXPECT_TRUE(!bounds.low || *bounds.low <= value) << value << " in bin " << bin;
+      EXPECT_TRUE(!bounds.high || *bounds.high >= value) << value << " in bin " << bin;
+      if (last && *last != bin) {
+        ASSERT_TRUE(before->high && bounds.low) << value;
+        EXPECT_LT(*before->high, *bounds.low) << value;
+      }
+      last = bin;
+      before = bounds;
+    }
+  }
+}
+
 TEST(Keys, AreTheWires) {
   const std::vector<plan::ValueType> types{integer(4), {plan::ValueKind::kString, false, 256}};
   std::uint64_t words[16];

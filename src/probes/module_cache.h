@@ -21,6 +21,10 @@ class ModuleCache {
  public:
   ModuleCache(symbols::ModuleList modules, symbols::MemoryReader memory);
 
+  // Keeps what `before`, of the same process and image, knew of modules that are still there;
+  // `before` is of no use afterwards.
+  void take_over(ModuleCache& before);
+
   std::size_t size() const { return list_.modules.size(); }
   const symbols::Module& module(std::size_t index) const { return list_.modules[index]; }
   const symbols::ModuleList& list() const { return list_; }

@@ -7,28 +7,13 @@
 //
 //   PROBE        "probe":{"id":1,"provider":"dtrace","module":"","function":"","name":"BEGIN"},
 //                "clause":0,"cpu":0,"tid":7
-//   ACTION       {"trace":VALUE}  {"printf":"text","values":[VALUE...]}  {"exit":0}
-//                {"printa":[{AGGREGATION}...]}
-//   AGGREGATION  "name":"a","function":"count","normal":1,
-//                "entries":[{"key":[VALUE...],"value":DATUM}...]
-//   DATUM        count, sum, min, max: VALUE. avg: {"count","sum"}. stddev:
-//   {"count","sum","squares"},
-//                squares a string of decimal digits (it has 128 bits). Histograms: an array of
-//                {"low":VALUE,"count":VALUE} over the bins that are not empty, ascending; "low" is
-//                the value of the bin nearest to zero; for lquantize() the least, null below its
-//                base.
-//   VALUE        an integer of magnitude up to 2^53 is a number, a greater one a string of its
-//   decimal
-//                digits, so that no reader rounds it. A string is a string if it is UTF-8, else,
-//                like bytes, {"hex":"00ff..."}.
-//
-// Values of aggregations are not divided: "normal" is the divisor that normalize() set.
+//   ACTION, AGGREGATION: see json_values.h
 
 #pragma once
 
 #include <string>
-#include <vector>
 
+#include "report/json_values.h"
 #include "report/output.h"
 #include "report/sink.h"
 
@@ -52,14 +37,11 @@ class JsonOutput : public Output {
   void set_options(const PrintOptions& options) override { options_ = options; }
 
  private:
-  void add_action(const std::string& action);
-  std::string aggregation(std::uint32_t index, consume::AggregationStore& store) const;
-
   const plan::Program& program_;
   ByteSink& out_;
   PrintOptions options_;
   std::string line_;
-  bool has_actions_ = false;
+  JsonActions actions_;
 };
 
 }  // namespace trapline::report

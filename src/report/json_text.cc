@@ -1,6 +1,8 @@
 #include "report/json_text.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "report/text.h"
 
@@ -8,10 +10,11 @@ namespace trapline::report {
 namespace {
 
 constexpr std::uint64_t kExact = std::uint64_t{1} << 53;
+constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 
-std::string number(bool negative, std::uint64_t magnitude) {
-  const std::string digits = (negative && magnitude != 0 ? "-" : "") + std::to_string(magnitude);
-  return magnitude <= kExact ? digits : "\"" + digits + "\"";
+std::string number(bool negative, unsigned __int128 magnitude) {
+  const std::string digits = (negative ? "-" : "") + decimal(magnitude);
+  return magnitude <= kExact ? digits : "{\"integer\":\"" + digits + "\"}";
 }
 
 // Bytes of the UTF-8 sequence at the front: well-formed as Unicode's table 3-7 says. 0: not
@@ -39,22 +42,19 @@ std::size_t sequence_length(std::string_view text) {
   return 0;
 }
 
-}  // namespace
+enum class Invalid : std::uint8_t { kRefuse, kReplace };
 
-std::string json_integer(std::int64_t value) {
-  const auto raw = static_cast<std::uint64_t>(value);
-  return value < 0 ? number(true, 0 - raw) : number(false, raw);
-}
-
-std::string json_unsigned(std::uint64_t value) { return number(false, value); }
-
-std::string json_negated(std::uint64_t magnitude) { return number(true, magnitude); }
-
-std::string json_string(std::string_view bytes) {
+// nullopt: the bytes are not UTF-8, and that is refused.
+std::optional<std::string> quote(std::string_view bytes, Invalid invalid) {
   std::string out = "\"";
   for (std::size_t at = 0; at < bytes.size();) {
     const std::size_t length = sequence_length(bytes.substr(at));
-    if (length == 0) return json_hex(bytes);
+    if (length == 0) {
+      if (invalid == Invalid::kRefuse) return std::nullopt;
+      out += kReplacement;
+      ++at;
+      continue;
+    }
     const char c = bytes[at];
     if (c == '"' || c == '\\') {
       out += '\\';
@@ -71,6 +71,26 @@ std::string json_string(std::string_view bytes) {
     at += length;
   }
   return out + '"';
+}
+
+}  // namespace
+
+std::string json_integer(std::int64_t value) { return json_wide(value); }
+
+std::string json_unsigned(std::uint64_t value) { return json_wide(value); }
+
+std::string json_wide(Wide value) {
+  const auto raw = static_cast<unsigned __int128>(value);
+  return value < 0 ? number(true, 0 - raw) : number(false, raw);
+}
+
+std::string json_string(std::string_view bytes) {
+  auto quoted = quote(bytes, Invalid::kRefuse);
+  return quoted ? *std::move(quoted) : json_hex(bytes);
+}
+
+std::string json_message(std::string_view bytes) {
+  return quote(bytes, Invalid::kReplace).value_or("");
 }
 
 std::string json_hex(std::string_view bytes) {

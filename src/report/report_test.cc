@@ -697,19 +697,36 @@ TEST_F(ReportTest, JsonAggregations) {
   EXPECT_TRUE(output.finish(store()));
   EXPECT_EQ(out.take(),
             "{\"type\":\"aggregation\",\"name\":\"a\",\"function\":\"stddev\",\"normal\":1,"
-            "\"entries\":[{\"key\":[1],"
-            "\"value\":{\"count\":1,\"sum\":\"-9223372036854775808\","
-            "\"squares\":\"85070591730234615865843651857942052864\"}}]}\n"
+            "\"types\":[\"int\"],\"entries\":[{\"key\":[1],"
+            "\"value\":{\"count\":1,\"sum\":{\"integer\":\"-9223372036854775808\"},"
+            "\"squares\":{\"integer\":\"85070591730234615865843651857942052864\"}}}]}\n"
             "{\"type\":\"aggregation\",\"name\":\"b\",\"function\":\"quantize\",\"normal\":1,"
-            "\"entries\":[{\"key\":[],"
-            "\"value\":[{\"low\":-4,\"count\":3},{\"low\":1,\"count\":1}]}]}\n");
+            "\"types\":[],\"entries\":[{\"key\":[],"
+            "\"value\":[{\"low\":-7,\"high\":-4,\"count\":3},"
+            "{\"low\":1,\"high\":1,\"count\":1}]}]}\n");
+}
+
+TEST_F(ReportTest, JsonBinsHaveBothBounds) {
+  const auto l = aggregation(plan::AggregationKind::kLquantize);
+  program.aggregations[l].parameters[0] = 10;
+  program.aggregations[l].parameters[1] = 5;
+  program.aggregations[l].parameters[2] = 2;
+  program.aggregations[l].bins = 4;
+  update(l, 9, 1);
+  update(l, 14, 2);
+  update(l, 99, 1);
+  EXPECT_EQ(json_aggregation(program, l, store(), {}),
+            "\"name\":\"a\",\"function\":\"lquantize\",\"normal\":1,\"types\":[],"
+            "\"entries\":[{\"key\":[],\"value\":[{\"low\":null,\"high\":9,\"count\":1},"
+            "{\"low\":10,\"high\":14,\"count\":2},{\"low\":20,\"high\":null,\"count\":1}]}]");
 }
 
 TEST(Json, NumbersAreExactOrText) {
   EXPECT_EQ(json_integer(-9007199254740992), "-9007199254740992");
-  EXPECT_EQ(json_integer(9007199254740993), "\"9007199254740993\"");
-  EXPECT_EQ(json_unsigned(~std::uint64_t{0}), "\"18446744073709551615\"");
-  EXPECT_EQ(json_negated(0), "0");
+  EXPECT_EQ(json_integer(9007199254740993), "{\"integer\":\"9007199254740993\"}");
+  EXPECT_EQ(json_unsigned(~std::uint64_t{0}), "{\"integer\":\"18446744073709551615\"}");
+  EXPECT_EQ(json_wide(-Wide{~std::uint64_t{0}}), "{\"integer\":\"-18446744073709551615\"}");
+  EXPECT_EQ(json_integer(0), "0");
 }
 
 TEST(Json, OnlyUtf8BecomesText) {
@@ -717,6 +734,7 @@ TEST(Json, OnlyUtf8BecomesText) {
   EXPECT_EQ(json_string("\xc0\x80"), "{\"hex\":\"c080\"}") << "overlong";
   EXPECT_EQ(json_string("\xed\xa0\x80"), "{\"hex\":\"eda080\"}") << "a surrogate";
   EXPECT_EQ(json_string("\xe2\x82"), "{\"hex\":\"e282\"}") << "cut off";
+  EXPECT_EQ(json_message("a\xe2\x82z"), "\"a\xef\xbf\xbd\xef\xbf\xbdz\"");
 }
 
 }  // namespace

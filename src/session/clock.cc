@@ -57,18 +57,20 @@ bool Clock::counter_is_trusted() {
   return name == "tsc" || name == "kvm-clock" || name.starts_with("hyperv");
 }
 
-void Clock::calibrate(wire::Header& header) {
-  if (!calibrated_) {
-    Reading second = read_both();
-    if (second.ns - first_.ns < kShortestSpanNs) {
-      const timespec rest{0, static_cast<long>(kShortestSpanNs - (second.ns - first_.ns))};
-      nanosleep(&rest, nullptr);
-      second = read_both();
-    }
-    mult_ = static_cast<std::uint64_t>((Wide{second.ns - first_.ns} << kShift) /
-                                       (second.tsc - first_.tsc));
-    calibrated_ = true;
+void Clock::calibrate() {
+  if (calibrated_) return;
+  Reading second = read_both();
+  if (second.ns - first_.ns < kShortestSpanNs) {
+    const timespec rest{0, static_cast<long>(kShortestSpanNs - (second.ns - first_.ns))};
+    nanosleep(&rest, nullptr);
+    second = read_both();
   }
+  mult_ = static_cast<std::uint64_t>((Wide{second.ns - first_.ns} << kShift) /
+                                     (second.tsc - first_.tsc));
+  calibrated_ = true;
+}
+
+void Clock::fill_header(wire::Header& header) const {
   header.tsc_base = first_.tsc;
   header.ns_base = first_.ns;
   header.tsc_mult = counter_is_trusted() ? mult_ : 0;

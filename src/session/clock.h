@@ -17,10 +17,11 @@ class Clock {
   // Takes the first of the two readings.
   Clock();
 
-  // Takes the second one and fills the header's clock fields. The longer after construction, the
-  // more precise: two readings 10 ms apart, each good to 50 ns, give 10 ppm. Waits where less than
-  // 5 ms have passed.
-  void calibrate(wire::Header& header);
+  // Takes the second one, once. The longer after construction, the more precise: two readings 10 ms
+  // apart, each good to 50 ns, give 10 ppm. Waits where less than 5 ms have passed.
+  void calibrate();
+  // After calibrate(): the header's clock fields.
+  void fill_header(wire::Header& header) const;
 
   // After calibrate(): CLOCK_MONOTONIC nanoseconds of a counter value.
   std::uint64_t to_ns(std::uint64_t tsc) const;

@@ -158,6 +158,13 @@ class Enabler {
 
 }  // namespace
 
+std::string unmatched_text(const Unmatched& unmatched) {
+  if (unmatched.unsupported) return unmatched.why;
+  return fmt::format("probe description {} does not match any probes{}{}",
+                     full_name(unmatched.description), unmatched.why.empty() ? "" : ": ",
+                     unmatched.why);
+}
+
 std::string full_name(const plan::ProbeDescription& d) {
   return fmt::format("{}:{}:{}:{}", d.provider, d.module, d.function, d.name);
 }

@@ -59,6 +59,9 @@ struct Enabling {
 Enabling enable(const plan::Program& program, std::span<const MatchTarget> targets,
                 std::uint32_t first_id = 4);
 
+// Why a description is a mistake: "probe description x does not match any probes".
+std::string unmatched_text(const Unmatched& unmatched);
+
 // "provider:module:function:name", as messages show it.
 std::string full_name(const plan::ProbeDescription& description);
 

@@ -14,6 +14,7 @@ namespace {
 dlang::InputKind input_kind(ProgramKind kind) {
   switch (kind) {
     case ProgramKind::kScript:
+    case ProgramKind::kInline:
       return dlang::InputKind::kScript;
     case ProgramKind::kName:
       return dlang::InputKind::kName;
@@ -35,6 +36,7 @@ dlang::MacroValues macro_values(const CompileInput& input) {
   values.script = input.message_name;
   for (const ProgramText& program : input.programs) {
     if (program.kind == ProgramKind::kScript) values.script = program.text;
+    if (program.kind == ProgramKind::kInline) values.script = program.name;
   }
   if (input.target) values.target = input.target->value;
   values.pid = getpid();
@@ -48,14 +50,23 @@ dlang::MacroValues macro_values(const CompileInput& input) {
   return values;
 }
 
+bool is_script(ProgramKind kind) {
+  return kind == ProgramKind::kScript || kind == ProgramKind::kInline;
+}
+
+const std::string& name_of(const ProgramText& program) {
+  return program.kind == ProgramKind::kInline ? program.name : program.text;
+}
+
 Result<dlang::SourceInput> read_source(const ProgramText& program, const plan::Options& options,
                                        const CompileInput& input) {
-  dlang::SourceInput source{program.text, program.text, input_kind(program.kind)};
+  const std::string& name = name_of(program);
+  dlang::SourceInput source{name, program.text, input_kind(program.kind)};
   if (program.kind == ProgramKind::kScript) {
     TL_TRY_ASSIGN(source.text, read_script(program.text));
   }
   if (options.flag("cpp")) {
-    TL_TRY_ASSIGN(source.text, preprocess(source.text, program.text, options, input.cpp_arguments));
+    TL_TRY_ASSIGN(source.text, preprocess(source.text, name, options, input.cpp_arguments));
   }
   return source;
 }
@@ -71,15 +82,35 @@ std::string render(const CompileInput& input, const dlang::CompileResult& result
       if (here) of_program.add(d);
     }
     if (of_program.empty()) continue;
-    const bool script = input.programs[i].kind == ProgramKind::kScript;
+    const bool script = is_script(input.programs[i].kind);
     text += diag::render_classic(result.sources, of_program, input.message_name,
                                  script ? diag::SourceKind::kScript : diag::SourceKind::kText,
-                                 input.programs[i].text, tags, diag::Excerpt::kShow);
+                                 name_of(input.programs[i]), tags, diag::Excerpt::kShow);
   }
   if (result.diagnostics.dropped() != 0) {
     text += fmt::format("{}: {} more errors\n", input.message_name, result.diagnostics.dropped());
   }
   return text;
+}
+
+std::vector<PlacedDiagnostic> place(const dlang::CompileResult& result) {
+  std::vector<PlacedDiagnostic> placed;
+  for (diag::Diagnostic& d : result.diagnostics.sorted()) {
+    const diag::Location at = d.range.start();
+    const diag::Position position = result.sources.position(at);
+    PlacedDiagnostic& added = placed.emplace_back();
+    if (position.line != 0) {
+      added.line = position.line;
+      added.column = at.offset - result.sources.line_start(at) + 1;
+    }
+    added.file = position.file;
+    added.diagnostic = std::move(d);
+  }
+  if (result.diagnostics.dropped() != 0) {
+    PlacedDiagnostic& added = placed.emplace_back();
+    added.diagnostic.text = fmt::format("{} more errors", result.diagnostics.dropped());
+  }
+  return placed;
 }
 
 }  // namespace
@@ -93,12 +124,14 @@ CompileOutput compile_programs(const CompileInput& input, const plan::Options& o
     auto source = read_source(program, options, input);
     if (!source) {
       output.messages = fmt::format("{}: {}\n", input.message_name, source.error().text());
+      output.diagnostics.emplace_back().diagnostic.text = source.error().text();
       return output;
     }
     request.sources.push_back(std::move(*source));
   }
   dlang::CompileResult result = dlang::compile(request);
   if (!result.diagnostics.empty()) output.messages = render(input, result);
+  output.diagnostics = place(result);
   if (result.program) {
     output.compiled = CompiledProgram{std::make_unique<plan::Program>(std::move(*result.program)),
                                       std::move(result.options)};

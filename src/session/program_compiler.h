@@ -11,17 +11,27 @@
 #include <vector>
 
 #include "base/address.h"
+#include "diag/diagnostic.h"
 #include "plan/options.h"
 #include "plan/plan.h"
 
 namespace trapline::session {
 
-enum class ProgramKind : std::uint8_t { kScript, kName, kFunction, kModule, kProvider, kId };
+enum class ProgramKind : std::uint8_t {
+  kScript,  // a file
+  kInline,  // the same, given as its text
+  kName,
+  kFunction,
+  kModule,
+  kProvider,
+  kId,
+};
 
 struct ProgramText {
   ProgramKind kind = ProgramKind::kScript;
-  std::string
-      text;  // a script's path; else a probe specifier with an optional predicate and action
+  std::string text;  // a script's path or text; else a probe specifier with an optional predicate
+                     // and action
+  std::string name;  // kInline: what messages and $0 call it
 };
 
 struct CompileInput {
@@ -37,9 +47,19 @@ struct CompiledProgram {
   plan::Options options;  // those given, and what the program's pragmas set
 };
 
+// A diagnostic with its place as numbers: line and column (in bytes) from 1; 0: about the program
+// as a whole.
+struct PlacedDiagnostic {
+  diag::Diagnostic diagnostic;
+  std::string file;
+  std::uint32_t line = 0;
+  std::uint32_t column = 0;
+};
+
 struct CompileOutput {
-  std::optional<CompiledProgram> compiled;  // none: `messages` say why
-  std::string messages;                     // whole lines for standard error; warnings too
+  std::optional<CompiledProgram> compiled;    // none: `messages` say why
+  std::string messages;                       // whole lines for standard error; warnings too
+  std::vector<PlacedDiagnostic> diagnostics;  // the same as data, in source order
 };
 
 CompileOutput compile_programs(const CompileInput& input, const plan::Options& options);

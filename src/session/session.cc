@@ -41,7 +41,7 @@ Session::Session(const plan::Program& program, plan::Options options, std::vecto
       store_(program),
       own_globals_((program.globals_size + 7) / 8),
       interpreter_(program, names_, store_, output) {
-  for (Tracee& tracee : tracees) targets_.push_back({std::move(tracee), {}, nullptr, std::nullopt});
+  for (Tracee& tracee : tracees) targets_.push_back({{}, nullptr, std::move(tracee), std::nullopt});
   sigset_t child;
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);
@@ -106,8 +106,20 @@ std::vector<Refusal> Session::refusals() const {
 // ------------------------------------------------------------------------------------------------
 // start
 
+Result<> Session::compile() {
+  for (std::size_t i = 0; i < targets_.size(); ++i) TL_TRY(build(i));
+  return {};
+}
+
 Result<> Session::start() {
-  for (std::size_t i = 0; i < targets_.size(); ++i) TL_TRY(reserve(i));
+  exit_status_.reset();
+  ticks_.clear();
+  std::ranges::fill(own_globals_, 0);
+  for (std::size_t i = 0; i < targets_.size(); ++i) {
+    TL_TRY_ASSIGN(const Loaded loaded, targets_[i].tracee.load());
+    if (loaded == Loaded::kAnew) TL_TRY(match_again(i));
+    TL_TRY(reserve(i));
+  }
   environment_ = std::make_unique<TracerEnvironment>(
       program_, globals(), store_, [this](RemoteAddr from, std::span<std::byte> out) {
         return !targets_.empty() && targets_.front().tracee.reads_memory(from, out);
@@ -143,15 +155,34 @@ void Session::share_globals(std::size_t index) {
   if (to != from.data()) std::memcpy(to, from.data(), from.size());
 }
 
-// Compiles for one process and maps what it needs there. A process without probes is left alone.
+// Compiles for one process, unless what there is will do. A process without probes is left alone.
+Result<> Session::build(std::size_t index) {
+  Target& target = targets_[index];
+  const std::size_t threads = target.tracee.thread_count();
+  if (target.program) {
+    // Half of the table of slots may be taken; a new one leaves more room.
+    if (2 * threads <= target.program->layout.slot_count) return {};
+    target.sites = std::move(target.program->sites);
+    target.program.reset();
+  }
+  if (target.sites.plans.site_count() == 0) return {};
+  auto built = build_target_program(program_, options_, probes_, index, std::move(target.sites),
+                                    {threads, mute_offset_}, execname_of(target.tracee));
+  if (!built) {
+    TL_TRY(plan(index));  // the sites are gone
+    return built.error();
+  }
+  target.program = std::make_unique<TargetProgram>(std::move(*built));
+  target.sites = {};
+  return {};
+}
+
+// Maps what one process needs.
 Result<> Session::reserve(std::size_t index) {
   Target& target = targets_[index];
-  if (target.sites.plans.site_count() == 0) return {};
-  TL_TRY_ASSIGN(TargetProgram built,
-                build_target_program(program_, options_, probes_, index, std::move(target.sites),
-                                     target.tracee.thread_count(), execname_of(target.tracee)));
-  target.program = std::make_unique<TargetProgram>(std::move(built));
-  target.sites = {};
+  target.drainer.reset();
+  TL_TRY(build(index));
+  if (!target.program) return {};
   const auto reserved = target.tracee.reserve(target.program->layout, target.program->sites.plans,
                                               target.program->object.bytes);
   if (!reserved) return reserved.error().within(fmt::format("pid {}", target.tracee.pid().value));
@@ -160,7 +191,8 @@ Result<> Session::reserve(std::size_t index) {
   fill_arena(*target.program, arena);
   auto* header = reinterpret_cast<wire::Header*>(arena.data());
   target.tracee.fill_header(*header);
-  clock_.calibrate(*header);
+  clock_.calibrate();
+  clock_.fill_header(*header);
   if (!target.tracee.reads_counter()) header->tsc_mult = 0;
   bind_addresses(*target.program, target.tracee.arena_address(), target.tracee.alive_address());
   TL_TRY_ASSIGN(consume::Drainer drainer,
@@ -212,7 +244,23 @@ Result<> Session::arm_again(std::size_t index) {
     if (loaded.error().code() == ErrorCode::kTargetGone) return {};
     return loaded.error();
   }
-  // The old image's probes stay known by name, for records; they stand nowhere any more.
+  TL_TRY(match_again(index));
+  TL_TRY(reserve(index));
+  if (target.program && !own_globals_.empty()) {
+    std::memcpy(target.tracee.arena().data() + target.program->layout.globals, own_globals_.data(),
+                program_.globals_size);
+  }
+  TL_TRY(arm(index));
+  environment_->set_globals(globals());
+  activate(target);
+  return {};
+}
+
+// For the modules that a process has now.
+Result<> Session::match_again(std::size_t index) {
+  Target& target = targets_[index];
+  target.program.reset();
+  // The old probes stay known by name, for records; they stand nowhere any more.
   for (EnabledProbe& probe : probes_) {
     auto* point = std::get_if<PidPoint>(&probe.what);
     if (point != nullptr && point->target == index) point->target = kNowhere;
@@ -225,16 +273,29 @@ Result<> Session::arm_again(std::size_t index) {
     point->target = index;
     add_probe(std::move(probe));
   }
-  TL_TRY(plan(index));
-  TL_TRY(reserve(index));
-  if (target.program && !own_globals_.empty()) {
-    std::memcpy(target.tracee.arena().data() + target.program->layout.globals, own_globals_.data(),
-                program_.globals_size);
+  return plan(index);
+}
+
+std::size_t Session::armed_count() const {
+  std::vector<std::size_t> places(probes_.size() + 1);  // the last: rendezvous, of no interest
+  const auto place = [&](std::uint32_t probe) -> std::size_t& {
+    return places[std::min<std::size_t>(probe, probes_.size())];
+  };
+  for (const Target& target : targets_) {
+    if (!target.program) continue;
+    const probes::SitePlans& plans = target.program->sites.plans;
+    for (const probes::ModuleSites& module : plans.modules) {
+      for (const isa::SitePlan& site : module.sites) {
+        for (const isa::PlannedPoint& point : site.points) ++place(plans.uses[point.tag].probe);
+      }
+    }
+    for (const probes::RefusedPlace& refused : target.tracee.refused()) --place(refused.probe);
   }
-  TL_TRY(arm(index));
-  environment_->set_globals(globals());
-  activate(target);
-  return {};
+  std::size_t armed = 0;
+  for (std::size_t i = 0; i < probes_.size(); ++i) {
+    if (places[i] != 0 || std::holds_alternative<BuiltinProbe>(probes_[i].what)) ++armed;
+  }
+  return armed;
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -243,11 +304,21 @@ Result<> Session::arm_again(std::size_t index) {
 Result<> Session::step(int fd) {
   std::vector<pollfd> fds;
   if (fd >= 0) fds.push_back({fd, POLLIN, 0});
-  if (child_events_) fds.push_back({child_events_.get(), POLLIN, 0});
-  for (Target& target : targets_) {
-    if (!target.tracee.ended()) fds.push_back({target.tracee.event_fd(), POLLIN, 0});
-  }
+  for (const int event : event_fds()) fds.push_back({event, POLLIN, 0});
   (void)::poll(fds.data(), fds.size(), static_cast<int>(time_to_wait().count()));
+  return work();
+}
+
+std::vector<int> Session::event_fds() const {
+  std::vector<int> fds;
+  if (child_events_) fds.push_back(child_events_.get());
+  for (const Target& target : targets_) {
+    if (!target.tracee.ended()) fds.push_back(target.tracee.event_fd());
+  }
+  return fds;
+}
+
+Result<> Session::work() {
   if (child_events_) {
     signalfd_siginfo ignored{};
     while (::read(child_events_.get(), &ignored, sizeof(ignored)) > 0) {
@@ -338,12 +409,13 @@ Result<> Session::tell_drops() {
 // What a thread that is in the midst of a firing has counted before is taken when that is over: at
 // once, unless the thread was interrupted there (or has left by siglongjmp, and never comes back).
 Result<> Session::drain_now() {
+  if (!running_) return {};
   for (int n = 0; n < kDrainTries; ++n) {
     TL_TRY(drain(consume::DrainKind::kRunning));
     if (!left_some_) break;
     std::this_thread::sleep_for(kFiringTime);
   }
-  return {};
+  return tell_drops();
 }
 
 Result<> Session::print_now() {
@@ -418,8 +490,29 @@ Result<> Session::stop() {
   if (environment_) TL_TRY(fire_all(BuiltinKind::kEnd));
   TL_TRY(tell_drops());
   TL_TRY(output_.flush());
+  environment_.reset();
+  for (Target& target : targets_) target.drainer.reset();
   if (failed) return *failed;
   return {};
+}
+
+Result<std::vector<Tracee>> Session::release_tracees() {
+  for (Target& target : targets_) TL_TRY(target.tracee.disarm());
+  std::vector<Tracee> tracees;
+  for (Target& target : targets_) {
+    target.drainer.reset();
+    tracees.push_back(std::move(target.tracee));
+  }
+  targets_.clear();
+  return tracees;
+}
+
+std::uint64_t Session::nanoseconds(std::uint64_t stamp) {
+  const bool counter =
+      counter_trusted_ && (targets_.empty() || targets_.front().tracee.reads_counter());
+  if (!counter) return stamp;
+  clock_.calibrate();
+  return clock_.to_ns(stamp);
 }
 
 Result<> Session::finish() {

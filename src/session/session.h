@@ -2,10 +2,15 @@
 //
 //   Session session(program, options, tracees, output);
 //   session.find()      probes are matched; nothing has been touched yet
+//   session.compile()   machine code is made; start() does what is left of that
 //   session.start()     arenas and trampolines are put in place, BEGIN runs, sites are patched,
 //   counting begins session.step()      waits, drains, runs what is due; until running() is false
 //   session.stop()      counting ends, processes are restored, the last data is taken, END runs
 //   session.finish()    the aggregations that are left are printed
+//
+// After stop(), start() may come again: counting goes on into the same aggregations, D variables
+// begin anew. A loop that waits for other things as well asks for event_fds() and time_to_wait(),
+// and calls work() where step() would have waited.
 //
 // All of it happens on the caller's thread, which must be the one that attached to the processes.
 
@@ -50,8 +55,13 @@ class Session {
           report::Output& output);
   ~Session();
 
+  // See wire::Layout::mute_offset; 0: none. Before compile().
+  void set_mute_offset(std::int32_t offset) { mute_offset_ = offset; }
+
   // Reads the processes' modules and matches the program's probe descriptions.
   Result<> find();
+  // Makes the machine code, for the processes as they are now.
+  Result<> compile();
   const Enabling& enabling() const { return enabling_; }
   // Where each pid probe would be patched, and what cannot be; by process. After find().
   const probes::SitePlans& site_plans(std::size_t target) const {
@@ -60,7 +70,10 @@ class Session {
   Tracee& tracee(std::size_t target) { return targets_[target].tracee; }
   std::size_t target_count() const { return targets_.size(); }
 
+  // Processes that have loaded or unloaded modules since find() are matched again.
   Result<> start();
+  // Probes that have at least one place in place, or are the tracer's own. After start().
+  std::size_t armed_count() const;
   // Places that could not be armed: known after find() as far as files tell, completely after
   // start().
   std::vector<Refusal> refusals() const;
@@ -71,7 +84,12 @@ class Session {
   // Waits until something is due, `fd` is readable (-1: none) or at most 100 ms; then drains and
   // runs ticks.
   Result<> step(int fd);
-  // Takes all that firings which have ended have left, records and aggregations.
+  // Readable when there is work().
+  std::vector<int> event_fds() const;
+  std::chrono::milliseconds time_to_wait() const;
+  Result<> work();
+  // Takes all that firings which have ended have left, records and aggregations; tells losses.
+  // Nothing, where the session does not run.
   Result<> drain_now();
   // Does that, and prints all aggregations as they are now.
   Result<> print_now();
@@ -80,12 +98,20 @@ class Session {
   Result<> finish();
 
   std::int32_t exit_status() const { return exit_status_.value_or(0); }
+  // The program has called exit().
+  bool exited() const { return exit_status_.has_value(); }
+
+  consume::AggregationStore& store() { return store_; }
+  // CLOCK_MONOTONIC of a record's stamp; of the first process's, where several differ.
+  std::uint64_t nanoseconds(std::uint64_t stamp);
+  // After stop(): hands the processes over to another session. Errors: one could not be restored.
+  Result<std::vector<Tracee>> release_tracees();
 
  private:
   struct Target {
+    SitesOfTarget sites;                     // from find() to compile(), then in `program`
+    std::unique_ptr<TargetProgram> program;  // the tracee refers to it
     Tracee tracee;
-    SitesOfTarget sites;  // from find() to start(), then in `program`
-    std::unique_ptr<TargetProgram> program;
     std::optional<consume::Drainer> drainer;
   };
   struct Tick {
@@ -98,6 +124,8 @@ class Session {
   void add_probe(EnabledProbe probe);
   void share_globals(std::size_t index);
   Result<> plan(std::size_t index);
+  Result<> match_again(std::size_t index);
+  Result<> build(std::size_t index);
   Result<> reserve(std::size_t index);
   void activate(Target& target);
   Result<> arm(std::size_t index);
@@ -113,11 +141,11 @@ class Session {
   Result<> process_one(const consume::Record& record);
   Result<> report_fault(const consume::Record& record);
   std::span<std::byte> globals();
-  std::chrono::milliseconds time_to_wait() const;
   bool all_ended() const;
 
   const plan::Program& program_;
   plan::Options options_;
+  std::int32_t mute_offset_ = 0;
   report::Output& output_;
   consume::AggregationStore store_;
   Clock clock_;

@@ -48,14 +48,15 @@ bool needs_chunks(const plan::Program& program) {
 }
 
 Result<wire::Layout> layout_of(const plan::Program& program, const plan::Options& options,
-                               std::size_t strings_size, std::size_t threads) {
+                               std::size_t strings_size, const ArenaWishes& wishes) {
   wire::LayoutRequest request;
   request.strings_size = strings_size;
   request.globals_size = program.globals_size;
   request.direct_size = program.direct_size;
   request.self_size = program.self_size;
   request.scratch_size = codegen::scratch_size(program);
-  request.threads = threads;
+  request.threads = wishes.threads;
+  request.mute_offset = wishes.mute_offset;
   const long cpus = std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));
   if (needs_chunks(program))
     request.buffer_bytes = static_cast<std::uint64_t>(options.number("bufsize") * cpus);
@@ -155,7 +156,7 @@ SitesOfTarget plan_sites(std::span<const EnabledProbe> probes, std::size_t targe
 Result<TargetProgram> build_target_program(const plan::Program& program,
                                            const plan::Options& options,
                                            std::span<const EnabledProbe> probes, std::size_t target,
-                                           SitesOfTarget sites, std::size_t threads,
+                                           SitesOfTarget sites, const ArenaWishes& wishes,
                                            std::string_view execname) {
   TargetProgram built{{}, std::move(sites), {}, {}, {}, StringTable(program), 0};
   built.bindings.resize(std::size_t{built.sites.rendezvous_probe} + 1);
@@ -176,7 +177,7 @@ Result<TargetProgram> build_target_program(const plan::Program& program,
     site.name = built.strings.add(name.name);
   }
   built.execname = built.strings.add(execname);
-  TL_TRY_ASSIGN(built.layout, layout_of(program, options, built.strings.bytes().size(), threads));
+  TL_TRY_ASSIGN(built.layout, layout_of(program, options, built.strings.bytes().size(), wishes));
   TL_TRY_ASSIGN(built.object, codegen::compile(program, built.layout, bodies.requests()));
   const auto strings = static_cast<std::uint32_t>(built.layout.strings);
   for (const std::uint32_t i : built.probes) {

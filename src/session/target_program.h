@@ -62,12 +62,18 @@ SitesOfTarget plan_sites(std::span<const EnabledProbe> probes, std::size_t targe
                          probes::ModuleCache& modules, Rendezvous rendezvous,
                          probes::ShadowStack shadow_stack);
 
-// Lays out, compiles and verifies. `threads`: how many the process has. Errors: kUnsupported (a
+// What the arena's layout depends on beside the program.
+struct ArenaWishes {
+  std::size_t threads = 0;       // that the process has
+  std::int32_t mute_offset = 0;  // see wire::Layout
+};
+
+// Lays out, compiles and verifies. Errors: kUnsupported (a
 // body that cannot be compiled, sizes beyond the limits), kInternal.
 Result<TargetProgram> build_target_program(const plan::Program& program,
                                            const plan::Options& options,
                                            std::span<const EnabledProbe> probes, std::size_t target,
-                                           SitesOfTarget sites, std::size_t threads,
+                                           SitesOfTarget sites, const ArenaWishes& wishes,
                                            std::string_view execname);
 
 // Fills in the addresses that are known once the arena is mapped.

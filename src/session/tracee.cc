@@ -60,12 +60,22 @@ symbols::MapEntry to_map_entry(const target::Mapping& m) {
   return entry;
 }
 
+// Where there are modules: the process's own mappings of files, and the vDSO, that can be executed.
+std::vector<symbols::MapEntry> code_of(std::span<const symbols::MapEntry> entries) {
+  std::vector<symbols::MapEntry> code;
+  for (const symbols::MapEntry& e : entries) {
+    if (e.executable && !e.path.empty()) code.push_back(e);
+  }
+  return code;
+}
+
 }  // namespace
 
 Tracee::Tracee(Tracee&&) noexcept = default;
 
 Tracee::~Tracee() {
-  if (installation_ || arena_) {
+  const bool moved_from = !installation_ && (!arena_ || arena_->local().empty());
+  if (!moved_from) {
     deactivate();
     (void)disarm();
   }
@@ -86,6 +96,11 @@ Result<Tracee> Tracee::launch(const std::string& command, const sigset_t& signal
   TL_TRY_ASSIGN(const std::vector<std::string> argv, target::split_command(command));
   target::LaunchOptions options;
   options.signal_mask = signal_mask;
+  return launch(argv, options);
+}
+
+Result<Tracee> Tracee::launch(const std::vector<std::string>& argv,
+                              const target::LaunchOptions& options) {
   TL_TRY_ASSIGN(target::LaunchedProcess process, target::LaunchedProcess::start(argv, options));
   Tracee tracee(process.pid());
   tracee.launched_.emplace(std::move(process));
@@ -135,7 +150,17 @@ Result<> Tracee::while_stopped(std::string_view purpose, F f) {
   return resumed;
 }
 
-Result<> Tracee::load() {
+// Whether the process still runs the program that modules_ was read of.
+Result<bool> Tracee::same_image() const {
+  if (!modules_ || at_exec_ || image_replaced_) return false;
+  TL_TRY_ASSIGN(const target::TaskStat stat, target::read_stat(pid_));
+  std::byte probe{};
+  return stat.start_code == start_code_ && reads_memory(start_code_, std::span(&probe, 1));
+}
+
+Result<Loaded> Tracee::load() {
+  if (held_ && modules_) return Loaded::kAsBefore;
+  TL_TRY_ASSIGN(const bool same, same_image());
   if (at_exec_) {
     auto stopped = target::run_until_loaded(*attachment(), kLoadTimeout);
     at_exec_ = false;
@@ -144,14 +169,18 @@ Result<> Tracee::load() {
       return stopped.error();
     }
     held_.emplace(std::move(*stopped));
+  }
+  if (!same) {
+    TL_TRY_ASSIGN(target::Memory opened, target::Memory::open(pid_));
+    memory_ = std::make_shared<target::Memory>(std::move(opened));
     TL_TRY_ASSIGN(const target::TaskStat stat, target::read_stat(pid_));
     start_code_ = stat.start_code;
   }
-  TL_TRY_ASSIGN(target::Memory opened, target::Memory::open(pid_));
-  memory_ = std::make_shared<target::Memory>(std::move(opened));
   TL_TRY_ASSIGN(const std::vector<target::Mapping> maps, target::read_maps(pid_));
   std::vector<symbols::MapEntry> entries;
   for (const target::Mapping& m : maps) entries.push_back(to_map_entry(m));
+  std::vector<symbols::MapEntry> code = code_of(entries);
+  if (same && code == code_maps_) return Loaded::kAsBefore;
   symbols::ModuleOptions options;
   options.root_prefix = fmt::format("/proc/{}/root", pid_.value);
   options.map_files = fmt::format("/proc/{}/map_files", pid_.value);
@@ -159,9 +188,13 @@ Result<> Tracee::load() {
   options.memory = [memory = memory_](RemoteAddr from, std::span<std::byte> into) {
     return memory->read(from, into);
   };
+  const std::unique_ptr<probes::ModuleCache> before = std::move(modules_);
   modules_ = std::make_unique<probes::ModuleCache>(symbols::read_modules(entries, options),
                                                    options.memory);
-  return {};
+  if (same) modules_->take_over(*before);
+  code_maps_ = std::move(code);
+  image_replaced_ = false;
+  return Loaded::kAnew;
 }
 
 std::size_t Tracee::thread_count() const {
@@ -332,6 +365,7 @@ Result<Happening> Tracee::look() {
   if (stat && !stat->is_dead() && stat->start_code.value() != 0 &&
       stat->start_code != start_code_) {
     start_code_ = stat->start_code;
+    image_replaced_ = true;
     return Happening::kExecuted;
   }
   return Happening::kNothing;
@@ -350,6 +384,7 @@ Result<Happening> Tracee::take_events() {
         return Happening::kExited;
       case target::Event::Kind::kExec:
         at_exec_ = true;
+        image_replaced_ = true;
         exec_deadline_.reset();
         return Happening::kExecuted;
       case target::Event::Kind::kTrap:
@@ -388,6 +423,7 @@ Result<std::vector<std::string>> Tracee::disarm() {
   deactivate();
   if (ended_ || !installation_) {
     forget();
+    if (!ended_ && !held_ && !at_exec_) (void)let_go();
     return left;
   }
   const Result<> done = release_all(left);

@@ -35,6 +35,7 @@
 #include "probes/installation.h"
 #include "probes/module_cache.h"
 #include "probes/site_planner.h"
+#include "symbols/modules.h"
 #include "target/arena_mapping.h"
 #include "target/attach.h"
 #include "target/code_region.h"
@@ -53,12 +54,16 @@ enum class Happening : std::uint8_t { kNothing, kExited, kExecuted };
 
 enum class ExecsTold : std::uint8_t { kNo, kYes };
 
+enum class Loaded : std::uint8_t { kAsBefore, kAnew };
+
 class Tracee {
  public:
   // Errors: one line that names the rule in the way (kPermission, kNotFound, kUnsupported).
   static Result<Tracee> attach(Pid pid);
   // `signal_mask`: what the command starts with.
   static Result<Tracee> launch(const std::string& command, const sigset_t& signal_mask);
+  static Result<Tracee> launch(const std::vector<std::string>& argv,
+                               const target::LaunchOptions& options);
 
   Tracee(Tracee&&) noexcept;
   ~Tracee();  // disarms what is still armed
@@ -70,7 +75,9 @@ class Tracee {
   // False: its bodies ask the kernel for the time, and its records' stamps are nanoseconds.
   bool reads_counter() const { return counter_allowed_; }
 
-  Result<> load();
+  // Reads its modules. What is known of those that are still there is kept; kAsBefore: that is all
+  // of them, and no other has come.
+  Result<Loaded> load();
   probes::ModuleCache& modules() { return *modules_; }
   std::size_t thread_count() const;
 
@@ -132,6 +139,7 @@ class Tracee {
   Result<Happening> take_events();
   Result<> answer_exec_request();
   Result<> read_identity();
+  Result<bool> same_image() const;
   Result<bool> counter_allowed(target::RemoteCalls& calls);
   Result<> undo_leftovers();
   Result<> release_all(std::vector<std::string>& left);
@@ -146,7 +154,9 @@ class Tracee {
   bool at_exec_ = false;  // stopped at an exec event
   std::optional<std::chrono::steady_clock::time_point> exec_deadline_;
   std::unique_ptr<probes::ModuleCache> modules_;
-  std::shared_ptr<target::Memory> memory_;  // of the present image
+  std::vector<symbols::MapEntry> code_maps_;  // what modules_ was read from
+  bool image_replaced_ = false;               // by an exec, since load()
+  std::shared_ptr<target::Memory> memory_;    // of the present image
   Fd pidfd_;
   RemoteAddr start_code_;
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 
 #include "symbols/debug_files.h"
@@ -12,6 +13,10 @@ namespace trapline::symbols {
 namespace {
 
 constexpr std::uint64_t kMaxDecoderMemory = 256 << 20;
+// Symbols and their names shrink to a fourth or so; what shrinks to less than this is there to cost
+// the reader time and memory.
+constexpr std::size_t kMaxRatio = 100;
+constexpr std::size_t kAlwaysUnpacked = 1 << 20;
 constexpr std::size_t kMaxUnpacked = 512 << 20;
 constexpr std::size_t kChunk = 1 << 20;
 
@@ -39,10 +44,12 @@ Result<ElfImage> read_debug_data(const ElfImage& image, const Section& section) 
   if (lzma_stream_decoder(&stream, kMaxDecoderMemory, 0) != LZMA_OK) return fail("has no decoder");
   stream.next_in = reinterpret_cast<const std::uint8_t*>(packed.data());
   stream.avail_in = packed.size();
+  const std::size_t most =
+      std::min(kMaxUnpacked, std::max(kAlwaysUnpacked, packed.size() * kMaxRatio));
   std::vector<std::byte> out;
   lzma_ret status = LZMA_OK;
   while (status == LZMA_OK) {
-    if (out.size() >= kMaxUnpacked) return fail("is too large when unpacked");
+    if (out.size() >= most) return fail("is too large when unpacked");
     const std::size_t done = out.size();
     out.resize(done + kChunk);
     stream.next_out = reinterpret_cast<std::uint8_t*>(out.data() + done);

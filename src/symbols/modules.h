@@ -40,12 +40,14 @@ struct MapEntry {
   std::uint64_t inode = 0;
   std::string
       path;  // as in maps, with " (deleted)" where the kernel says so; "[vdso]"; empty: anonymous
+  bool operator==(const MapEntry&) const = default;
 };
 
 struct RemoteRange {
   RemoteAddr begin;
   RemoteAddr end;
   bool contains(RemoteAddr a) const { return begin <= a && a < end; }
+  bool operator==(const RemoteRange&) const = default;
 };
 
 enum class ModuleRole : std::uint8_t { kExecutable, kInterpreter, kLibrary, kVdso };

@@ -246,6 +246,15 @@ TEST(DebugFiles, MiniDebugInfo) {
   EXPECT_EQ(opened->table.named("resolve_pick")[0]->origin, SymbolOrigin::kDebugData);
 }
 
+TEST(DebugFiles, MiniDebugInfoThatUnpacksToMuchMoreThanSymbolsDo) {
+  if (!TRAPLINE_HAVE_MINI_FIXTURE)
+    GTEST_SKIP() << "xz or liblzma was not there when this was built";
+  const auto opened = open_table(fixture("libbomb.so"));
+  ASSERT_TRUE(opened);
+  EXPECT_TRUE(opened->table.sources().stripped());
+  EXPECT_THAT(opened->table.sources().notes, Contains(HasSubstr("too large when unpacked")));
+}
+
 TEST(DebugFiles, Crc32) {
   const std::string text = "123456789";
   EXPECT_EQ(crc32(0, std::as_bytes(std::span(text))), 0xcbf43926U);

@@ -48,16 +48,33 @@ std::string find_command(const std::string& name) {
   }
 }
 
+// Copied out of the way first: any of the three may be any of 0, 1 and 2. Async-signal-safe.
+bool set_stdio(std::array<int, 3> fds) {
+  for (int& fd : fds) {
+    fd = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (fd < 0) return false;
+  }
+  for (int i = 0; i < 3; ++i) {
+    if (::dup2(fds[static_cast<std::size_t>(i)], i) < 0) return false;
+  }
+  return true;
+}
+
 // In the child: only async-signal-safe calls. `program`: what execvp would find, if that is an ELF
 // file: what the kernel refuses of those, execvp would have a shell read as a script.
 [[noreturn]] void run_child(const Pipe& go, const Pipe& report, const char* program,
-                            char* const* argv, const sigset_t* mask) {
+                            char* const* argv, const LaunchOptions& options) {
   char byte = 0;
   ssize_t n;
   do n = ::read(go.read_end.get(), &byte, 1);
   while (n < 0 && errno == EINTR);
   if (n != 1) ::_exit(kExecFailed);  // the tracer has ended
-  if (mask != nullptr) ::sigprocmask(SIG_SETMASK, mask, nullptr);
+  if (options.signal_mask) ::sigprocmask(SIG_SETMASK, &*options.signal_mask, nullptr);
+  if (options.stdio && !set_stdio(*options.stdio)) {
+    const int err = errno;
+    (void)!::write(report.write_end.get(), &err, sizeof err);
+    ::_exit(kExecFailed);
+  }
   if (program != nullptr)
     ::execv(program, argv);
   else
@@ -144,9 +161,7 @@ Result<LaunchedProcess> LaunchedProcess::start(const std::vector<std::string>& a
   pointers.push_back(nullptr);
   const pid_t child = ::fork();
   if (child < 0) return Error::os(errno, "fork");
-  if (child == 0)
-    run_child(go, report, elf ? program.c_str() : nullptr, pointers.data(),
-              options.signal_mask ? &*options.signal_mask : nullptr);
+  if (child == 0) run_child(go, report, elf ? program.c_str() : nullptr, pointers.data(), options);
   const Pid pid{child};
 
   AttachOptions attach = options.attach;

@@ -15,6 +15,7 @@
 
 #include <signal.h>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -37,6 +38,8 @@ struct LaunchOptions {
       .follow = {}, .timeout = std::chrono::milliseconds(5000), .kill_on_exit = true};
   std::optional<sigset_t>
       signal_mask;  // for the child; unset: the calling thread's (SIGCHLD blocked?)
+  // Descriptors that become the child's standard input, output and error; unset: the caller's own.
+  std::optional<std::array<int, 3>> stdio;
 };
 
 class LaunchedProcess {

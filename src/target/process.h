@@ -134,6 +134,11 @@ Result<> check_executable(Pid pid);
 // else. kUnsupported: it is one, for 32 bits or another architecture.
 Result<bool> is_elf_program(const std::string& path);
 
+// Which rule forbids the tracing of a process, after an error of kPermission: whose it is, Yama,
+// another tracer.
+enum class PermissionRule : std::uint8_t { kOwner, kYama, kTracer, kOther };
+PermissionRule permission_rule(Pid pid);
+
 // The line for a ptrace attach that failed with `err`; used after check_traceable found nothing.
 Error attach_error(Pid pid, int err);
 

@@ -207,6 +207,18 @@ Result<> check_traceable(Pid pid) {
   return check_executable(pid);
 }
 
+PermissionRule permission_rule(Pid pid) {
+  const auto status = read_status(pid);
+  const auto self = read_status(Pid{::getpid()});
+  if (!status || !self) return PermissionRule::kOther;
+  if (status->tracer.value != 0) return PermissionRule::kTracer;
+  const bool capable = has_ptrace_capability(*self);
+  if (!capable && !check_credentials(pid, *status, *self)) return PermissionRule::kOwner;
+  if (!check_yama(pid, capable)) return PermissionRule::kYama;
+  if (yama_scope() == 1 && !capable && !is_descendant(pid)) return PermissionRule::kYama;
+  return PermissionRule::kOther;
+}
+
 Error attach_error(Pid pid, int err) {
   if (err == ESRCH) return gone(pid);
   if (err != EPERM) return Error::os(err, "attaching to " + process_name(pid));

@@ -2,10 +2,12 @@
 
 #include <cstdio>
 #include <string>
+#include <string_view>
 
 #include "command_line.h"
 #include "heap_pages.h"
 #include "messages.h"
+#include "serve/serve.h"
 #include "trace.h"
 
 namespace {
@@ -25,9 +27,25 @@ int print_version(int verbose) {
   return kExitSuccess;
 }
 
+// trapline serve [--socket PATH]
+int serve(int argc, char** argv) {
+  trapline::serve::ServeOptions options;
+  options.version = TRAPLINE_VERSION;
+  if (argc == 4 && std::string_view(argv[2]) == "--socket") {
+    options.socket = argv[3];
+  } else if (argc != 2) {
+    std::fputs("Usage: trapline serve [--socket PATH]\n", stderr);
+    return kExitUsage;
+  }
+  const auto served = trapline::serve::serve(options);
+  if (!served) say(served.error());
+  return served ? kExitSuccess : kExitError;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "serve") return serve(argc, argv);
   use_large_pages();
   const ParsedCommandLine parsed = parse_command_line("trapline", argc, argv);
   if (parsed.error) {

@@ -79,7 +79,7 @@ std::optional<session::CompiledProgram> compile_programs(const CommandLine& comm
                                                          std::optional<Pid> target) {
   session::CompileInput input;
   for (const SourceArgument& source : command.sources) {
-    input.programs.push_back({program_kind(source.flag), source.text});
+    input.programs.push_back({program_kind(source.flag), source.text, {}});
   }
   input.arguments = command.arguments;
   input.cpp_arguments = command.cpp_arguments;
@@ -115,14 +115,9 @@ bool report_unmatched(const CommandLine& command, const plan::Options& options,
     const bool script = source.flag == SourceFlag::kScript;
     const std::string tag = options.flag("errtags") ? "[D_PDESC_ZERO] " : "";
     const std::string place = script ? fmt::format("line {}: ", unmatched.description.line) : "";
-    const std::string what = unmatched.unsupported
-                                 ? unmatched.why
-                                 : fmt::format("probe description {} does not match any probes{}{}",
-                                               session::full_name(unmatched.description),
-                                               unmatched.why.empty() ? "" : ": ", unmatched.why);
     say(fmt::format("{} {}: {}{}{}",
                     script ? "failed to compile script" : "invalid probe specifier", source.text,
-                    tag, place, what));
+                    tag, place, session::unmatched_text(unmatched)));
     return true;
   }
   return false;
