@@ -34,7 +34,8 @@ std::string note(const std::string& text) {
   return TestHelper::notification("note", R"({"session":1,"text":")" + text + "\"}");
 }
 std::string firing(int time) {
-  return R"({"probe":{"id":1},"cpu":0,"tid":5,"time":)" + std::to_string(time) + R"(,"actions":[]})";
+  return R"({"probe":{"id":1},"cpu":0,"tid":5,"time":)" + std::to_string(time) +
+         R"(,"actions":[]})";
 }
 std::string firings(const std::string& list) {
   return TestHelper::notification("records", R"({"session":1,"records":[)" + list + "]}");
@@ -45,7 +46,8 @@ std::vector<std::string> good(const std::string& id, const std::string& method,
                               const std::string& /*line*/) {
   auto answer = TestHelper::usual(id, method);
   if (!answer.empty()) return answer;
-  if (method == "compile") return {TestHelper::result(id, R"({"matched":2,"diagnostics":[],"notes":[]})")};
+  if (method == "compile")
+    return {TestHelper::result(id, R"({"matched":2,"diagnostics":[],"notes":[]})")};
   if (method == "start") return {TestHelper::result(id, R"({"armed":3,"refused":[],"notes":[]})")};
   if (method == "stop") return {TestHelper::result(id, R"({"notes":["n"]})")};
   if (method == "snapshot") return {TestHelper::result(id, snapshot_result("5"))};
@@ -132,9 +134,9 @@ TEST(SessionTest, WhatItOpens) {
     const std::string open = helper.requests().at(1);
     EXPECT_THAT(open, HasSubstr(R"("records":"none")"));
     EXPECT_THAT(open, testing::Not(HasSubstr("mute_offset")));
-    EXPECT_THAT(open, HasSubstr(kind == Target::Kind::kProcess
-                                    ? R"("target":{"pid":12})"
-                                    : R"("target":{"argv":["ls","-l"]})"));
+    EXPECT_THAT(open,
+                HasSubstr(kind == Target::Kind::kProcess ? R"("target":{"pid":12})"
+                                                         : R"("target":{"argv":["ls","-l"]})"));
     EXPECT_EQ(kind == Target::Kind::kCommand, open.find(R"("stdio":[3,4,5])") != std::string::npos);
   }
 }
@@ -184,11 +186,11 @@ TEST(SessionTest, AnswersThatAreNone) {
   bool usable = false;
   // Requests 1 and 2 are over: this is the third.
   EXPECT_EQ(TRAPLINE_OK, answer_to_snapshot(TestHelper::result("3", snapshot_result("1"))));
-  for (const char* line : {"", "nonsense", "[1]", R"({"id":3})", R"({"id":3,"result":null})",
-                           R"({"id":3,"result":[]})", R"({"id":4,"result":{}})", R"({"id":"3","result":{}})",
-                           R"({"id":3,"error":5})", R"({"id":3,"error":{"code":1}})",
-                           R"({"method":"note"})", R"({"method":"note","params":{}})",
-                           R"({"method":5,"params":{}})", "{}"}) {
+  for (const char* line :
+       {"", "nonsense", "[1]", R"({"id":3})", R"({"id":3,"result":null})",
+        R"({"id":3,"result":[]})", R"({"id":4,"result":{}})", R"({"id":"3","result":{}})",
+        R"({"id":3,"error":5})", R"({"id":3,"error":{"code":1}})", R"({"method":"note"})",
+        R"({"method":"note","params":{}})", R"({"method":5,"params":{}})", "{}"}) {
     EXPECT_EQ(TRAPLINE_ERROR_PROTOCOL, answer_to_snapshot(line, &usable)) << line;
     EXPECT_FALSE(usable) << line;
   }
@@ -196,9 +198,10 @@ TEST(SessionTest, AnswersThatAreNone) {
   EXPECT_EQ(TRAPLINE_ERROR_PROTOCOL,
             answer_to_snapshot(TestHelper::result("3", snapshot_result("\"x\"")), &usable));
   EXPECT_TRUE(usable);
-  EXPECT_EQ(TRAPLINE_ERROR_STATE,
-            answer_to_snapshot(
-                R"({"id":3,"error":{"code":-32002,"message":"m","data":{"kind":"state"}}})", &usable));
+  EXPECT_EQ(
+      TRAPLINE_ERROR_STATE,
+      answer_to_snapshot(
+          R"({"id":3,"error":{"code":-32002,"message":"m","data":{"kind":"state"}}})", &usable));
   EXPECT_TRUE(usable);
   EXPECT_EQ(TRAPLINE_ERROR_HELPER_GONE, answer_to_snapshot("@close", &usable));
   EXPECT_FALSE(usable);
@@ -294,7 +297,8 @@ TEST(SessionTest, TheTextIsTheThreadsOwn) {
 TEST(SessionTest, RecordsAmongAnswersAreKept) {
   TestHelper helper([](const std::string& id, const std::string& method, const std::string& line) {
     auto answer = good(id, method, line);
-    if (method == "snapshot") answer = {firings(firing(1) + "," + firing(2)), note("n"), answer[0], firings(firing(3))};
+    if (method == "snapshot")
+      answer = {firings(firing(1) + "," + firing(2)), note("n"), answer[0], firings(firing(3))};
     return answer;
   });
   const Handle session(helper.open(TRAPLINE_RECORDS));
@@ -349,7 +353,8 @@ TEST(SessionTest, WaitingForTheEnd) {
   EXPECT_EQ(TRAPLINE_OK, trapline_session_dispatch(session, collect, &got));
   EXPECT_THAT(got, ElementsAre("n", ""));
   EXPECT_EQ(TRAPLINE_OK, trapline_session_compile(session, "x", nullptr));
-  EXPECT_EQ(TRAPLINE_ERROR_TIMEOUT, trapline_session_wait(session, 0)) << "a new program has not ended";
+  EXPECT_EQ(TRAPLINE_ERROR_TIMEOUT, trapline_session_wait(session, 0))
+      << "a new program has not ended";
 }
 
 TEST(SessionTest, OneThreadWaitsWhileAnotherReadsTheEnd) {
@@ -412,8 +417,7 @@ TEST(DeliveryTest, AThreadOfItsOwn) {
   {
     const Handle session(helper.open(TRAPLINE_RECORDS));
     helper.send(firings(firing(1)));  // before there is a callback
-    ASSERT_EQ(TRAPLINE_OK,
-              trapline_session_set_callback(session, Delivered::callback, &delivered));
+    ASSERT_EQ(TRAPLINE_OK, trapline_session_set_callback(session, Delivered::callback, &delivered));
     delivered.wait_for(1);
     helper.send(firings(firing(2) + "," + firing(3)));
     delivered.wait_for(3);
@@ -548,7 +552,7 @@ volatile sig_atomic_t alarms = 0;
 volatile sig_atomic_t alarms_inside = 0;
 
 TEST(SessionTest, SignalsGoOnAndAreNeverInside) {
-  struct sigaction action {}, before {};
+  struct sigaction action{}, before{};
   action.sa_handler = [](int) {
     alarms = alarms + 1;
     if (Inside::active()) alarms_inside = alarms_inside + 1;
@@ -626,15 +630,15 @@ TEST(SessionTest, MoreRecordsThanAreKept) {
   struct Count {
     std::uint64_t notes = 0, lost = 0;
   } count;
-  ASSERT_EQ(TRAPLINE_OK,
-            trapline_session_dispatch(
-                session,
-                [](const trapline_record* record, void* user) {
-                  auto* into = static_cast<Count*>(user);
-                  if (trapline_record_get_kind(record) == TRAPLINE_RECORD_NOTE) ++into->notes;
-                  into->lost += trapline_record_drops(record).client;
-                },
-                &count));
+  ASSERT_EQ(TRAPLINE_OK, trapline_session_dispatch(
+                             session,
+                             [](const trapline_record* record, void* user) {
+                               auto* into = static_cast<Count*>(user);
+                               if (trapline_record_get_kind(record) == TRAPLINE_RECORD_NOTE)
+                                 ++into->notes;
+                               into->lost += trapline_record_drops(record).client;
+                             },
+                             &count));
   EXPECT_EQ(lost, count.lost);
   EXPECT_EQ(100u, count.notes + count.lost);
 }
