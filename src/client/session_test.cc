@@ -177,7 +177,9 @@ trapline_error answer_to_snapshot(const std::string& line, bool* usable_after = 
     EXPECT_STRNE("", trapline_error_text());
   }
   const trapline_error after = trapline_session_clear(session);
-  if (after != TRAPLINE_OK) EXPECT_EQ(TRAPLINE_ERROR_HELPER_GONE, after);
+  if (after != TRAPLINE_OK) {
+    EXPECT_EQ(TRAPLINE_ERROR_HELPER_GONE, after);
+  }
   if (usable_after != nullptr) *usable_after = after == TRAPLINE_OK;
   return error;
 }
@@ -278,7 +280,6 @@ TEST(SessionTest, ErrorsHaveNames) {
   EXPECT_STREQ("YAMA", trapline_error_name(TRAPLINE_ERROR_YAMA));
   EXPECT_STREQ("INTERNAL", trapline_error_name(TRAPLINE_ERROR_INTERNAL));
   EXPECT_STREQ("UNKNOWN", trapline_error_name(static_cast<trapline_error>(19)));
-  EXPECT_STREQ("UNKNOWN", trapline_error_name(static_cast<trapline_error>(-1)));
 }
 
 TEST(SessionTest, TheTextIsTheThreadsOwn) {
