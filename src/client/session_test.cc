@@ -340,24 +340,6 @@ TEST(SessionTest, TheEndOfTheHelperIsTheLastRecord) {
   EXPECT_EQ(TRAPLINE_ERROR_HELPER_GONE, trapline_session_wait(session, -1));
 }
 
-TEST(SessionTest, WaitingForTheEnd) {
-  TestHelper helper(good);
-  const Handle session(helper.open());
-  EXPECT_EQ(TRAPLINE_ERROR_TIMEOUT, trapline_session_wait(session, 1));
-  helper.send(note("n"));
-  EXPECT_EQ(TRAPLINE_ERROR_TIMEOUT, trapline_session_wait(session, 1));
-  auto waiting = std::async(std::launch::async, [&] { return trapline_session_wait(session, -1); });
-  helper.send(TestHelper::notification("ended", R"({"reason":"exit","status":4})"));
-  EXPECT_EQ(TRAPLINE_OK, waiting.get());
-  EXPECT_EQ(TRAPLINE_OK, trapline_session_wait(session, 0));
-  std::vector<std::string> got;
-  EXPECT_EQ(TRAPLINE_OK, trapline_session_dispatch(session, collect, &got));
-  EXPECT_THAT(got, ElementsAre("n", ""));
-  EXPECT_EQ(TRAPLINE_OK, trapline_session_compile(session, "x", nullptr));
-  EXPECT_EQ(TRAPLINE_ERROR_TIMEOUT, trapline_session_wait(session, 0))
-      << "a new program has not ended";
-}
-
 TEST(SessionTest, OneThreadWaitsWhileAnotherReadsTheEnd) {
   TestHelper helper([](const std::string& id, const std::string& method, const std::string& line) {
     auto answer = good(id, method, line);
