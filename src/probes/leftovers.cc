@@ -3,7 +3,8 @@
 #include <time.h>
 
 #include <algorithm>
-#include <cstring>
+#include <array>
+#include <map>
 #include <set>
 
 #include "probes/in_use.h"
@@ -22,6 +23,8 @@ using target::Mapping;
 // A living tracer drains, and so moves the epoch, several times in this time.
 constexpr timespec kSomeDrains{0, 400'000'000};
 constexpr std::uint64_t kMaxPatch = sizeof(BookEntry::original);
+// More than there are functions in any process; a forged book shall not take all our memory.
+constexpr std::size_t kMaxEntries = std::size_t{4} << 20;
 
 bool may_be_region(const Mapping& m) {
   return m.readable && m.executable && !m.writable && !m.shared && !m.is_file() && m.path.empty();
@@ -42,11 +45,23 @@ bool does_epoch_move(const BookHeader& book, const target::Memory& memory) {
   return after && *after != *before;
 }
 
-bool is_kept(const BookHeader& book, const target::Memory& memory) {
-  const auto alive = memory.read_value<std::uint32_t>(RemoteAddr(book.alive));
-  if (alive && *alive == 0) return false;  // forked
-  return is_tracer_alive(book) || does_epoch_move(book, memory);
-}
+// Asks once for each arena: to see an epoch move takes time.
+class Keepers {
+ public:
+  explicit Keepers(const target::Memory& memory) : memory_(memory) {}
+  bool keep(const BookHeader& book) {
+    const auto alive = memory_.read_value<std::uint32_t>(RemoteAddr(book.alive));
+    if (alive && *alive == 0) return false;  // forked
+    if (is_tracer_alive(book)) return true;
+    const auto [known, fresh] = moves_.try_emplace(book.arena, false);
+    if (fresh) known->second = does_epoch_move(book, memory_);
+    return known->second;
+  }
+
+ private:
+  const target::Memory& memory_;
+  std::map<std::uint64_t, bool> moves_;
+};
 
 // nullopt: no region of ours starts there.
 std::optional<BookHeader> read_book(RemoteAddr at, RemoteAddr end, const target::Memory& memory) {
@@ -77,6 +92,7 @@ bool is_fork_page(std::span<const Mapping> maps, RemoteAddr at) {
 
 Result<Leftovers> Leftovers::find(Pid pid, const target::Memory& memory) {
   Leftovers found;
+  Keepers keepers(memory);
   TL_TRY_ASSIGN(const std::vector<Mapping> maps, target::read_maps(pid));
   for (const Mapping& m : maps) {
     if (!may_be_region(m)) continue;
@@ -86,7 +102,7 @@ Result<Leftovers> Leftovers::find(Pid pid, const target::Memory& memory) {
       if (!book) break;
       const AddressRange range{at, at + book->region_size};
       at = range.end;
-      if (is_kept(*book, memory)) continue;
+      if (keepers.keep(*book) || found.site_count() + book->count > kMaxEntries) continue;
       Region region{range, *book, std::vector<BookEntry>(book->count)};
       const auto bytes = std::as_writable_bytes(std::span(region.entries));
       if (!memory.read(range.start + sizeof(BookHeader), bytes)) continue;
@@ -102,7 +118,7 @@ std::size_t Leftovers::site_count() const {
   return count;
 }
 
-Result<> Leftovers::disarm(target::StoppedProcess& process) {
+Result<std::size_t> Leftovers::disarm(target::StoppedProcess& process) {
   std::vector<const BookEntry*> entries;
   for (const Region& region : regions_) {
     for (const BookEntry& entry : region.entries) {
@@ -119,8 +135,17 @@ Result<> Leftovers::disarm(target::StoppedProcess& process) {
                       std::as_bytes(std::span(entry->patched, entry->size)),
                       std::as_bytes(std::span(entry->original, entry->size))});
   }
-  TL_TRY(replace_pieces(process.memory(), pieces));
-  return {};
+  TL_TRY_ASSIGN(const std::vector<bool> replaced, replace_pieces(process.memory(), pieces));
+  std::size_t written_over = 0;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    if (replaced[i]) continue;
+    std::array<std::byte, kMaxPatch> there{};
+    const std::span<std::byte> bytes = std::span(there).first(pieces[i].replacement.size());
+    // A place that is unmapped by now, or was never armed, leads nowhere.
+    if (!process.memory().read(pieces[i].at, bytes)) continue;
+    if (!std::ranges::equal(bytes, pieces[i].replacement)) ++written_over;
+  }
+  return written_over;
 }
 
 Result<bool> Leftovers::release(target::StoppedProcess& process) {

@@ -32,10 +32,12 @@ class Leftovers {
   bool empty() const { return regions_.empty(); }
   std::size_t site_count() const;
 
-  // The original bytes go back where the regions' jumps still are.
-  Result<> disarm(target::StoppedProcess& process);
-  // Unmaps the regions and what belongs to them once nobody is inside; false: not yet. After
-  // disarm().
+  // The original bytes go back where the regions' jumps still are. Returns at how many places
+  // somebody has written over a jump (a debugger's breakpoint): what he saved still leads into a
+  // region, so then all of them must stay.
+  Result<std::size_t> disarm(target::StoppedProcess& process);
+  // Unmaps the regions and what belongs to them once nobody is inside; false: not yet. Only after
+  // disarm() has returned 0.
   Result<bool> release(target::StoppedProcess& process);
 
  private:

@@ -31,6 +31,8 @@ constexpr milliseconds kLongestPause{20};
 // after this.
 constexpr milliseconds kExecPatience{1000};
 constexpr milliseconds kLoadTimeout{30000};
+// Another Trapline holds a process for some milliseconds at a time.
+constexpr milliseconds kOthersPatience{1000};
 // How much text is compared with its file while the process is stopped.
 constexpr std::uint64_t kTextPerPart = 16 * wire::kPageSize;
 constexpr std::size_t kPartsPerStop = 4;
@@ -82,6 +84,7 @@ Tracee::~Tracee() {
 }
 
 Result<Tracee> Tracee::attach(Pid pid) {
+  target::await_same_program(pid, std::chrono::steady_clock::now() + kOthersPatience);
   TL_TRY(target::check_traceable(pid));
   // The kernel's own word, which may be no although every rule that is known allows it.
   const auto memory = target::Memory::open(pid);
@@ -241,8 +244,18 @@ Result<> Tracee::undo_leftovers() {
       fmt::format("pid {} still had {} probe site{} of a tracer that was killed: taken "
                   "back first",
                   pid_.value, leftovers.site_count(), leftovers.site_count() == 1 ? "" : "s"));
-  TL_TRY(while_stopped("restore leftovers",
-                       [&](target::StoppedProcess& process) { return leftovers.disarm(process); }));
+  std::size_t written_over = 0;
+  TL_TRY(while_stopped("restore leftovers", [&](target::StoppedProcess& process) -> Result<> {
+    TL_TRY_ASSIGN(written_over, leftovers.disarm(process));
+    return {};
+  }));
+  if (written_over != 0) {
+    notes_.push_back(
+        fmt::format("{} of them {} written over by somebody else: what they lead to "
+                    "stays mapped",
+                    written_over, written_over == 1 ? "was" : "were"));
+    return {};
+  }
   for (int n = 0; n < kTries && !leftovers.empty(); ++n) {
     bool clean = false;
     TL_TRY(while_stopped("unmap leftovers", [&](target::StoppedProcess& process) -> Result<> {

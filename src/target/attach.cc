@@ -29,6 +29,18 @@ Attachment::~Attachment() {
 }
 
 Result<Attachment> Attachment::seize(Pid pid, const AttachOptions& options) {
+  const auto deadline = Clock::now() + options.timeout;
+  for (;;) {
+    await_same_program(pid, deadline);
+    Result<Attachment> attached = seize_now(pid, options);
+    // Another one of us may have come first after all.
+    if (attached || attached.error().code() != ErrorCode::kPermission ||
+        !held_by_same_program(pid) || Clock::now() >= deadline)
+      return attached;
+  }
+}
+
+Result<Attachment> Attachment::seize_now(Pid pid, const AttachOptions& options) {
   TL_TRY(check_traceable(pid));
   auto tracees = std::make_unique<Tracees>();
   tracees->pid = pid;

@@ -91,8 +91,9 @@ struct Event {
 
 class Attachment {
  public:
-  // Errors: those of check_traceable; kTimeout; kTargetGone. After an error nobody stays seized
-  // (except kTimeout: see above).
+  // Waits for another Trapline that holds the process for a moment. Errors: those of
+  // check_traceable; kTimeout; kTargetGone. After an error nobody stays seized (except kTimeout:
+  // see above).
   static Result<Attachment> seize(Pid pid, const AttachOptions& options = {});
   // The child of an Event::kFork under Follow::forks. It stays stopped until the returned
   // attachment's resume(tid), a StoppedProcess, or detach().
@@ -137,6 +138,8 @@ class Attachment {
   Tracees& tracees() { return *tracees_; }
 
  private:
+  static Result<Attachment> seize_now(Pid pid, const AttachOptions& options);
+
   friend class StoppedProcess;
   friend class LaunchedProcess;
   explicit Attachment(std::unique_ptr<Tracees> tracees);

@@ -13,6 +13,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -138,6 +139,12 @@ Result<bool> is_elf_program(const std::string& path);
 // another tracer.
 enum class PermissionRule : std::uint8_t { kOwner, kYama, kTracer, kOther };
 PermissionRule permission_rule(Pid pid);
+
+// Whether a process of this same program traces `pid`: another Trapline does so only for the
+// milliseconds in which it arms or disarms, so it is worth waiting for.
+bool held_by_same_program(Pid pid);
+// Waits until that is no longer so, at most until `deadline`.
+void await_same_program(Pid pid, std::chrono::steady_clock::time_point deadline);
 
 // The line for a ptrace attach that failed with `err`; used after check_traceable found nothing.
 Error attach_error(Pid pid, int err);

@@ -148,6 +148,7 @@ Result<> RemoteCalls::State::prepare() {
   }
   syscall = tracees.gadgets->syscall;
   if (syscall.value() == 0) {
+    TL_TRY(read_registers(thread.tid));  // a process that was just killed has nothing mapped
     return Error(ErrorCode::kUnsupported, "process " + std::to_string(process->pid().value) +
                                               " has no system call instruction mapped");
   }

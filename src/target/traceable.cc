@@ -16,6 +16,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <thread>
 
 #include "target/process.h"
 #include "target/text.h"
@@ -217,6 +218,21 @@ PermissionRule permission_rule(Pid pid) {
   if (!check_yama(pid, capable)) return PermissionRule::kYama;
   if (yama_scope() == 1 && !capable && !is_descendant(pid)) return PermissionRule::kYama;
   return PermissionRule::kOther;
+}
+
+bool held_by_same_program(Pid pid) {
+  const auto status = read_status(pid);
+  if (!status || status->tracer.value == 0) return false;
+  struct ::stat own{};
+  struct ::stat tracer{};
+  const std::string link = "/proc/" + std::to_string(status->tracer.value) + "/exe";
+  return ::stat("/proc/self/exe", &own) == 0 && ::stat(link.c_str(), &tracer) == 0 &&
+         own.st_dev == tracer.st_dev && own.st_ino == tracer.st_ino;
+}
+
+void await_same_program(Pid pid, std::chrono::steady_clock::time_point deadline) {
+  while (held_by_same_program(pid) && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 Error attach_error(Pid pid, int err) {

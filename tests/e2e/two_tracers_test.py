@@ -5,6 +5,7 @@ the next one, in the process and in children that it forked."""
 
 import re
 import signal
+import struct
 import sys
 import time
 
@@ -56,6 +57,41 @@ def our_mappings(pid):
         return [line for line in maps if re.search(r"r-xp \S+ 00:00 0 *$|/memfd:", line)]
 
 
+def a_breakpoint_over_a_killed_tracers_jump(harness):
+    """What the debugger saved is a jump into the region: it must find the region there when it is put back."""
+    target = harness.target("ticker")
+    killed = Tracer(harness, target.pid, PROGRAM)
+    killed.end(signal.SIGKILL)
+    with open(f"/proc/{target.pid}/mem", "r+b", buffering=0) as memory:
+        sites = []
+        for line in our_mappings(target.pid):
+            start = int(line.split("-")[0], 16)
+            memory.seek(start)
+            book = memory.read(56)
+            if book[:8] != b"TPLBOOK1":
+                continue
+            for entry in struct.iter_unpack("<Q16x", memory.read(24 * struct.unpack("<I", book[12:16])[0])):
+                memory.seek(entry[0])
+                if memory.read(1) == b"\xe9":
+                    sites.append(entry[0])
+        # The highest one is in libc's exec functions, which the target never calls.
+        site = max(sites)
+        memory.seek(site)
+        memory.write(b"\xcc")
+        heir = Tracer(harness, target.pid, PROGRAM + "tick-50ms /seen/ { exit(0); }")
+        harness.expect(heir.end(0), f"the heir counted nothing: {heir.child.text()}{heir.child.errors()}")
+        harness.expect("written over by somebody else" in heir.child.errors(), f"not told: {heir.child.errors()}")
+        harness.expect(any("r-xp" in line for line in our_mappings(target.pid)), "the jump's region was unmapped")
+        memory.seek(site)
+        memory.write(b"\xe9")
+    # Without the breakpoint all of it can go.
+    last = Tracer(harness, target.pid, PROGRAM + "tick-50ms /seen/ { exit(0); }")
+    harness.expect(last.end(0), f"the last one counted nothing: {last.child.errors()}")
+    harness.expect(not our_mappings(target.pid), f"left behind: {our_mappings(target.pid)}")
+    status, text = target.end()
+    harness.expect(status == 0, f"the target ended with {status}: {text}")
+
+
 def a_child_of_a_traced_process(harness):
     target = Target([sys.executable, "-c", FORKER])
     target.wait_for_ready()
@@ -104,6 +140,7 @@ def main():
     harness.expect(not our_mappings(target.pid), f"left behind: {our_mappings(target.pid)}")
     status, text = target.end()
     harness.expect(status == 0, f"the target ended with {status}: {text}")
+    a_breakpoint_over_a_killed_tracers_jump(harness)
     a_child_of_a_traced_process(harness)
     harness.finish()
 
