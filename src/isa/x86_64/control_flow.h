@@ -70,6 +70,14 @@ struct ModuleInput {
   ReadData read_data;               // may be empty: then no jump table is proven
 };
 
+// What is known of an address that a symbol says a function starts at. Symbol tables may lie (a
+// debug file or .symtab that was damaged); FDEs, which unwinding needs, are believed before them.
+enum class Start : std::uint8_t {
+  kFunction,       // an FDE starts there, or none is around it
+  kInside,         // in the midst of an FDE's code: an entry of hand-written code, or no function
+  kNoInstruction,  // in the midst of an instruction of the FDE's code
+};
+
 class ModuleCode {
  public:
   // Sweeps all sections. About 300 MB/s.
@@ -86,6 +94,10 @@ class ModuleCode {
   bool single_branch_to(LinkAddr at) const;
   // The first function start after `at`, or the end of at's section.
   LinkAddr next_start(LinkAddr at) const;
+  Start start_at(LinkAddr at) const;
+  // Whether code that begins at the range's begin goes on, by the FDE that starts there, to its
+  // end; true where no FDE tells.
+  bool within_frame(CodeRange function) const;
   bool excluded(LinkAddr begin, LinkAddr end) const;
   bool same_section(LinkAddr a, LinkAddr b) const {
     return marks_of(a.value()) != nullptr && marks_of(a.value()) == marks_of(b.value());
@@ -117,11 +129,16 @@ class ModuleCode {
   Marks* marks_of(std::uint64_t at);
   void mark(std::uint64_t at, Mark what);
   void sweep(const CodeSection& section);
+  std::size_t resume_at(const CodeSection& section, std::uint64_t start, std::size_t pos,
+                        std::uint64_t stumbled);
+  void sweep_aside(const CodeSection& section, std::size_t pos, std::size_t other);
+  const CodeRange* frame_around(LinkAddr at) const;  // that starts before `at`
   void scan_one(std::span<const std::byte> bytes, std::uint64_t at, const struct Scanned& scanned);
 
   ModuleInput input_;
-  std::vector<Marks> marks_;           // in the order of input_.sections, sorted by address
-  std::vector<std::uint64_t> starts_;  // of functions and frames, sorted, unique
+  std::vector<Marks> marks_;              // in the order of input_.sections, sorted by address
+  std::vector<std::uint64_t> starts_;     // of functions and frames, sorted, unique
+  std::vector<std::uint64_t> misplaced_;  // Start::kNoInstruction; sorted
   std::size_t swept_ = 0;
 };
 
@@ -173,6 +190,9 @@ struct FunctionCode {
   // A branch of the function itself goes to its first instruction: an entry probe fires at each
   // turn.
   bool entry_is_branch_target = false;
+  // Symbol and unwind information agree that this is one function, which may be relied on to be
+  // called as the ABI says.
+  bool sure = true;
 
   bool contains(LinkAddr a) const;
   bool has_unproven_jump() const;

@@ -58,6 +58,55 @@ TEST(ModuleCode, ResynchronisesAtFunctions) {
   EXPECT_TRUE(m.module().any_target(at(10), at(11)));
 }
 
+// 0: push rbp; 1: mov eax, 0x04eb04eb, in which a jump to 8 or 10 may be read; 6: jmp 11; ...; 11:
+// ret
+TEST(ModuleCode, ASymbolInsideAnInstructionOfAFrameIsNotBelieved) {
+  ModuleInput input;
+  input.frames.push_back({at(0), at(12)});
+  input.functions.push_back({at(2), at(12)});
+  TestModule m({0x55, 0xb8, 0xeb, 0x04, 0xeb, 0x04, 0xeb, 0x03, 0x90, 0x90, 0x90, 0xc3}, 0,
+               std::move(input));
+  EXPECT_EQ(m.module().start_at(at(2)), Start::kNoInstruction);
+  EXPECT_TRUE(m.module().any_target(at(11), at(12)));  // as the frame's code says
+  EXPECT_TRUE(m.module().any_target(at(8), at(9)));    // as the symbol's would
+  const FunctionCode f = analyze_function(m.module(), {at(2), at(12)});
+  EXPECT_FALSE(f.decodable);
+  EXPECT_EQ(f.undecodable_at, at(2));
+  const PointRequest entry = entry_point(f);
+  const SiteSet set = plan_sites(m.module(), std::span(&entry, 1));
+  EXPECT_THAT(set.sites, IsEmpty());
+  ASSERT_EQ(set.refused.size(), 1U);
+  EXPECT_EQ(set.refused.front().reason, Refusal::kUndecodable);
+  // The function that is there is not harmed by it.
+  EXPECT_EQ(m.module().start_at(at(0)), Start::kFunction);
+  EXPECT_THAT(exits(m.function(), ExitKind::kRet), ElementsAre(11));
+}
+
+TEST(ModuleCode, AfterDataInAFrameASymbolIsBelieved) {
+  // 0: ret; 1: no instruction; 2: data that would swallow the jump at 4; 4: jmp 10
+  ModuleInput input;
+  input.frames.push_back({at(0), at(12)});
+  input.functions.push_back({at(4), at(6)});
+  TestModule m({0xc3, 0x06, 0x48, 0xb8, 0xeb, 0x04, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90}, 1,
+               std::move(input));
+  EXPECT_EQ(m.module().start_at(at(4)), Start::kInside);
+  EXPECT_TRUE(m.module().any_target(at(10), at(11)));
+}
+
+TEST(FunctionCode, OnlyWhatUnwindInformationConfirmsIsSure) {
+  const auto sure = [](CodeRange frame, CodeRange function) {
+    ModuleInput input;
+    input.frames.push_back(frame);
+    TestModule m({0x90, 0x90, 0x90, 0xc3, 0x90, 0x90, 0x90, 0xc3}, 0, std::move(input));
+    return analyze_function(m.module(), function).sure;
+  };
+  EXPECT_TRUE(sure({at(0), at(4)}, {at(0), at(4)}));
+  EXPECT_TRUE(sure({at(0), at(4)}, {at(0), at(3)}));
+  EXPECT_FALSE(sure({at(0), at(4)}, {at(0), at(5)}));  // too long
+  EXPECT_FALSE(sure({at(0), at(4)}, {at(1), at(4)}));  // in the midst
+  EXPECT_TRUE(sure({at(0), at(4)}, {at(4), at(8)}));   // nothing is known
+}
+
 TEST(ModuleCode, FixedAddressesInConstants) {
   ModuleInput input;
   input.model = AddressModel::kFixed;
@@ -187,6 +236,25 @@ TEST(FunctionCode, UnknownJumpsForbidWindowsInTheMiddle) {
   const SiteSet set = m.plan(11, PointKind::kInstruction);
   ASSERT_EQ(set.refused.size(), 1u);
   EXPECT_EQ(set.refused[0].reason, Refusal::kUnknownJumps);
+}
+
+// The first window is safe because compilers put no label there; what begins in the midst of a
+// frame's code need not be a beginning.
+TEST(FunctionCode, UnknownJumpsForbidTheFirstWindowOfWhatIsNoSureFunction) {
+  ModuleInput input;
+  input.frames.push_back({at(0), at(16)});
+  TestModule m({0x53, 0x48, 0x01, 0xf0, 0x48, 0x01, 0xf0, 0xff, 0xe0, 0x5b, 0x89, 0xf8, 0x89, 0xf8,
+                0x90, 0xc3},
+               0, std::move(input));
+  const auto entry_of = [&](CodeRange range) {
+    const FunctionCode f = analyze_function(m.module(), range);
+    const PointRequest point = entry_point(f);
+    return plan_sites(m.module(), std::span(&point, 1));
+  };
+  EXPECT_EQ(entry_of({at(0), at(16)}).sites.size(), 1U);
+  const SiteSet set = entry_of({at(1), at(16)});
+  ASSERT_EQ(set.refused.size(), 1U);
+  EXPECT_EQ(set.refused.front().reason, Refusal::kUnknownJumps);
 }
 
 TEST(FunctionCode, HostileRanges) {

@@ -156,7 +156,8 @@ class Encoder {
 }  // namespace
 
 Boundary boundary_of(const ModuleCode& module, const FunctionCode& function, Linkage linkage) {
-  if (linkage == Linkage::kLocal || function.parts.empty()) return Boundary::kUnknown;
+  if (linkage == Linkage::kLocal || function.parts.empty() || !function.sure)
+    return Boundary::kUnknown;
   return module.is_called(function.parts.front().begin) ? Boundary::kModule : Boundary::kAbi;
 }
 

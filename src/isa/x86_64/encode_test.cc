@@ -228,5 +228,15 @@ TEST(Encode, SaveFollowsBoundary) {
   EXPECT_EQ(boundary_of(m.module(), callee, Linkage::kExported), Boundary::kModule);
 }
 
+TEST(Encode, WhatUnwindInformationContradictsKeepsEverything) {
+  ModuleInput input;
+  input.frames.push_back({LinkAddr(kBase), LinkAddr(kBase + 4)});
+  TestModule m({0x90, 0x90, 0x90, 0xc3}, 4, std::move(input));
+  EXPECT_EQ(boundary_of(m.module(), m.function(), Linkage::kExported), Boundary::kAbi);
+  const FunctionCode inside =
+      analyze_function(m.module(), {LinkAddr(kBase + 1), LinkAddr(kBase + 4)});
+  EXPECT_EQ(boundary_of(m.module(), inside, Linkage::kExported), Boundary::kUnknown);
+}
+
 }  // namespace
 }  // namespace trapline::isa

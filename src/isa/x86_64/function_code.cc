@@ -31,6 +31,13 @@ class Analysis {
   Analysis(const ModuleCode& module, CodeRange function, std::span<const CodeRange> others)
       : module_(module) {
     if (function.size() == 0) function.end = module.next_start(function.begin);
+    const Start start = module.start_at(function.begin);
+    out_.sure = start == Start::kFunction && module.within_frame(function);
+    if (start == Start::kNoInstruction) {
+      out_.parts.push_back(function);
+      mark_undecodable(function.begin);
+      return;
+    }
     add_part(function);
     for (const CodeRange& part : others) add_part(part);
   }

@@ -11,6 +11,9 @@
 namespace trapline::isa {
 namespace {
 
+// How many instructions a second way of reading the same bytes is followed.
+constexpr int kMaxAside = 64;
+
 bool test_bit(const std::vector<std::uint64_t>& bits, std::uint64_t i) {
   return (bits[i / 64] >> (i % 64) & 1) != 0;
 }
@@ -71,6 +74,7 @@ ModuleCode::ModuleCode(ModuleInput input) : input_(std::move(input)) {
   for (const LinkAddr a : input_.landing_pads) mark(a.value(), Mark::kFixed);
   for (const LinkAddr a : input_.code_pointers) mark(a.value(), Mark::kFixed);
   for (const CodeSection& section : sections) sweep(section);
+  sort_unique(misplaced_);
 }
 
 const ModuleCode::Marks* ModuleCode::marks_of(std::uint64_t at) const {
@@ -115,26 +119,80 @@ void ModuleCode::scan_one(std::span<const std::byte> bytes, std::uint64_t at,
 }
 
 // Linear, in step with the starts: where an instruction would run over one, what preceded it was
-// data, and decoding begins anew there. An undecodable byte is stepped over; x86 code falls into
-// step again within a few instructions.
+// data, and decoding begins anew there (but see resume_at). An undecodable byte is stepped over;
+// x86 code falls into step again within a few instructions.
 void ModuleCode::sweep(const CodeSection& section) {
   const std::uint64_t begin = section.address.value();
   auto next = std::ranges::upper_bound(starts_, begin);
   std::size_t pos = 0;
+  std::uint64_t stumbled = 0;  // the last address where nothing could be decoded
   while (pos < section.bytes.size()) {
     const std::uint64_t at = begin + pos;
     while (next != starts_.end() && *next <= at) ++next;
     const auto rest = section.bytes.subspan(pos);
     const Scanned scanned = scan_instruction(rest);
     if (scanned.length == 0) {
+      stumbled = at;
       ++pos;
       continue;
     }
     scan_one(rest, at, scanned);
     ++swept_;
     pos += scanned.length;
-    if (next != starts_.end() && begin + pos > *next) pos = static_cast<std::size_t>(*next - begin);
+    for (; next != starts_.end() && begin + pos > *next; ++next)
+      pos = resume_at(section, *next, pos, stumbled);
   }
+}
+
+// Where to go on when the instruction before `pos` runs over a start. In code that is one frame and
+// could be decoded from its beginning, the symbol is wrong and not the code. Whichever is believed,
+// the branches that the other way of reading shows are marked as well, until both are in step.
+std::size_t ModuleCode::resume_at(const CodeSection& section, std::uint64_t start, std::size_t pos,
+                                  std::uint64_t stumbled) {
+  const std::size_t there = static_cast<std::size_t>(start - section.address.value());
+  const CodeRange* const frame = frame_around(LinkAddr(start));
+  if (frame == nullptr) return there;
+  const bool is_frame = std::ranges::binary_search(input_.frames, LinkAddr(start), {},
+                                                   [](const CodeRange& f) { return f.begin; });
+  if (is_frame || stumbled >= frame->begin.value()) {
+    sweep_aside(section, pos, there);
+    return there;
+  }
+  misplaced_.push_back(start);
+  sweep_aside(section, there, pos);
+  return pos;
+}
+
+// Marks what is found from `pos` on, until a sweep from `other` comes to the same instruction.
+void ModuleCode::sweep_aside(const CodeSection& section, std::size_t pos, std::size_t other) {
+  for (int n = 0; n < kMaxAside && pos != other; ++n) {
+    std::size_t& behind = pos < other ? pos : other;
+    if (behind >= section.bytes.size()) return;
+    const auto rest = section.bytes.subspan(behind);
+    const Scanned scanned = scan_instruction(rest);
+    if (scanned.length == 0) return;
+    if (&behind == &pos) scan_one(rest, section.address.value() + pos, scanned);
+    behind += scanned.length;
+  }
+}
+
+const CodeRange* ModuleCode::frame_around(LinkAddr at) const {
+  const auto it = std::ranges::lower_bound(input_.frames, at, {}, &CodeRange::begin);
+  if (it == input_.frames.begin()) return nullptr;
+  const CodeRange& frame = *std::prev(it);
+  return frame.contains(at) ? &frame : nullptr;
+}
+
+Start ModuleCode::start_at(LinkAddr at) const {
+  if (std::ranges::binary_search(misplaced_, at.value())) return Start::kNoInstruction;
+  const auto it = std::ranges::lower_bound(input_.frames, at, {}, &CodeRange::begin);
+  if (it != input_.frames.end() && it->begin == at) return Start::kFunction;
+  return frame_around(at) != nullptr ? Start::kInside : Start::kFunction;
+}
+
+bool ModuleCode::within_frame(CodeRange function) const {
+  const auto it = std::ranges::lower_bound(input_.frames, function.begin, {}, &CodeRange::begin);
+  return it == input_.frames.end() || it->begin != function.begin || function.end <= it->end;
 }
 
 std::span<const std::byte> ModuleCode::bytes_at(LinkAddr at) const {

@@ -153,7 +153,8 @@ class Planner {
     // which compilers never make a label of a switch or computed goto of (those are reached from
     // the body only). Elsewhere it might lead to any instruction, so only a window of a single one
     // is safe.
-    if (function_.unknown_targets && w.count > 1 && !starts_function(w)) {
+    const bool safe_start = function_.sure && starts_function(w);
+    if (function_.unknown_targets && w.count > 1 && !safe_start) {
       return refuse(Refusal::kUnknownJumps, w.begin);
     }
     return {w, {}};
