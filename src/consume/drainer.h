@@ -90,8 +90,9 @@ class Drainer {
   };
   struct LevelState {
     RingCursor ring;
-    bool pending[2] = {false,
-                       false};  // by parity: a chain was left behind because the level was busy
+    // By parity: a chain may have been left behind, because the level was busy; or because its slot
+    // was claimed in the midst of the round before, after that had looked for slots.
+    bool pending[2] = {true, true};
     std::uint64_t busy_epoch = 0;
     std::uint32_t busy_rounds = 0;
   };

@@ -263,6 +263,24 @@ TEST_F(DrainerTest, ABodyThatEntersDuringTheFlipIsNotMissed) {
   EXPECT_EQ(counts()[1], 1);
 }
 
+// It claims its slot when the round has looked for slots, and writes before the epoch is raised.
+TEST_F(DrainerTest, ASlotClaimedInTheMidstOfARoundIsTakenByTheNext) {
+  at_barrier = [&] {
+    const std::uint64_t raised = arena.header().epoch;
+    arena.header().epoch = raised - 1;
+    BodyWriter late(arena, 3);
+    late.enter();
+    late.entry(0, 7, 1);
+    late.leave();
+    arena.header().epoch = raised;
+  };
+  drain();
+  EXPECT_TRUE(counts().empty());
+  at_barrier = nullptr;
+  drain();
+  EXPECT_EQ(counts(), (std::map<std::int64_t, std::int64_t>{{7, 1}}));
+}
+
 TEST_F(DrainerTest, WithoutABarrierNoTableIsTouched) {
   BodyWriter a(arena, 1);
   a.enter();

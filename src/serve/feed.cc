@@ -42,7 +42,13 @@ void Feed::send_batch() {
 }
 
 void Feed::note(const std::string& text) {
-  if (has_room(text.size())) send("note", "\"text\":" + report::json_message(text));
+  if (!has_room(text.size())) return lose();
+  send("note", "\"text\":" + report::json_message(text));
+}
+
+void Feed::lose() {
+  ++lost_;
+  ++lost_untold_;
 }
 
 // The last word about a program: sent whether it is read or not.
@@ -58,8 +64,7 @@ Result<> Feed::begin_firing(const report::FiringInfo& firing) {
   recording_ = false;
   if (records_ == Records::kNone) return {};
   if (!has_room(0)) {
-    ++lost_;
-    ++lost_untold_;
+    lose();
     return {};
   }
   recording_ = true;
@@ -95,8 +100,7 @@ Result<> Feed::end_firing() {
   if (!std::exchange(recording_, false)) return {};
   record_ += actions_.take() + "}";
   if (!has_room(record_.size())) {
-    ++lost_;
-    ++lost_untold_;
+    lose();
     return {};
   }
   batch_ += batch_.empty() ? '[' : ',';
@@ -116,8 +120,7 @@ Result<> Feed::flush() {
 
 Result<> Feed::fault(const report::FaultInfo& fault) {
   if (!has_room(0)) {
-    ++lost_;
-    ++lost_untold_;
+    lose();
     return {};
   }
   send("fault", "\"probe\":" + report::json_probe(*fault.firing.probe) +

@@ -37,6 +37,8 @@ class Feed final : public report::Output {
   std::string drops_so_far() const { return drops_json(total_, lost_); }
 
   void note(const std::string& text);
+  // Losses that were not told yet, whether it is read or not; before the last word of a run.
+  void tell_drops();
   // `members`: reason, status and text.
   void ended(const std::string& members);
 
@@ -55,9 +57,9 @@ class Feed final : public report::Output {
 
  private:
   bool has_room(std::size_t more) const;
+  void lose();  // counts what the client does not get
   void send_batch();
   void send(std::string_view method, const std::string& members);
-  void tell_drops();
 
   std::string session_;  // "\"session\":1"
   const plan::Program& program_;

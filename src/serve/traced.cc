@@ -229,6 +229,7 @@ Answer Traced::stop() {
   loaded_->state = State::kStopped;
   due_.reset();
   const auto stopped = loaded_->session->stop();
+  loaded_->feed.tell_drops();
   if (!stopped) return std::unexpected(failure(stopped.error()));
   return "{\"notes\":" + json_list(loaded_->session->take_notes()) + "}";
 }
