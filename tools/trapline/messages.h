@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "base/result.h"
@@ -10,6 +11,10 @@ namespace trapline::tool {
 
 // Scripts and people look for dtrace's own name.
 inline constexpr std::string_view kMessageName = "dtrace";
+
+// Names from files and arguments may hold control characters, which are not to steer a terminal:
+// they become \xHH. Line ends and tabs stay, as do bytes of UTF-8.
+std::string for_terminal(std::string_view text);
 
 void say(std::string_view text);
 void say(const Error& error);
