@@ -35,6 +35,9 @@ class Harness:
             self.fail(text)
         return holds
 
+    def no_report(self, text):
+        self.expect(not processes.SANITIZER_REPORT.search(text), f"a sanitizer reports: {text[:20000]}")
+
     def target(self, name, *arguments, user=None, path=None):
         """Starts a target and waits for its `ready`."""
         child = Target([path or os.path.join(self.targets, name), *arguments], user)
@@ -45,8 +48,10 @@ class Harness:
         """Runs trapline to its end. A run that does not end is a failure, not an exception."""
         extra = {"user": user, "group": user, "extra_groups": []} if user is not None else {}
         try:
-            return subprocess.run([self.trapline, *arguments], capture_output=True, timeout=timeout, check=False,
+            done = subprocess.run([self.trapline, *arguments], capture_output=True, timeout=timeout, check=False,
                                   input=stdin if stdin is not None else b"", cwd=self.folder.name, **extra)
+            self.no_report(done.stderr.decode(errors="replace"))
+            return done
         except subprocess.TimeoutExpired as expired:
             self.fail(f"did not end in {timeout} s: {' '.join(arguments)[:200]}")
             return subprocess.CompletedProcess(arguments, None, expired.stdout or b"", expired.stderr or b"")

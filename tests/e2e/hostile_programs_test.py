@@ -3,6 +3,7 @@
 words, with exit status 0 or 1, in bounded time, and never by a signal."""
 
 import os
+import random
 
 from harness import Harness
 
@@ -26,6 +27,36 @@ def cases():
     yield "100,000 subscripts", b"BEGIN { x = y" + b"[1]" * 100000 + b"; exit(0); }\n", (1,)
     yield "100,000 open braces", b"BEGIN " + b"{" * 100000, (1,)
     yield "100,000 nested structs", b"struct s { " * 100000, (1,)
+    yield "100,000 nested ifs", b"BEGIN { " + b"if (1) { " * 100000 + b"x = 1; " + b"} " * 100000 + b"exit(0); }\n", (1,)
+    yield "100,000 ifs without braces", b"BEGIN { " + b"if (1) " * 100000 + b"x = 1; exit(0); }\n", (1,)
+    yield "100,000 else ifs", b"BEGIN { if (0) x = 1; " + b"else if (0) x = 1; " * 100000 + b"exit(0); }\n", (0, 1)
+    yield "100,000 nested ternaries", b"BEGIN { x = " + b"(1 ? " * 100000 + b"1" + b" : 2)" * 100000 + b"; exit(0); }", (1,)
+    yield "100,000 ternaries in the middle", b"BEGIN { x = " + b"1 ? " * 100000 + b"1" + b" : 2" * 100000 + b"; exit(0); }", (1,)
+    yield "100,000 complements", b"BEGIN { x = " + b"~" * 100000 + b"1; exit(0); }\n", (1,)
+    yield "100,000 dereferences", b"BEGIN { x = " + b"*" * 100000 + b"1; exit(0); }\n", (1,)
+    yield "100,000 addresses", b"BEGIN { x = " + b"& " * 100000 + b"y; exit(0); }\n", (1,)
+    yield "100,000 increments", b"BEGIN { x = " + b"++" * 100000 + b"y; exit(0); }\n", (1,)
+    yield "100,000 postfix increments", b"BEGIN { x = y" + b"++" * 100000 + b"; exit(0); }\n", (1,)
+    yield "100,000 sizeofs", b"BEGIN { x = " + b"sizeof " * 100000 + b"1; exit(0); }\n", (1,)
+    yield "100,000 nested calls", b"BEGIN { x = " + b"strlen(" * 100000 + b'"a"' + b")" * 100000 + b"; exit(0); }\n", (1,)
+    yield "100,000 assignments", b"BEGIN { " + b"x = " * 100000 + b"1; exit(0); }\n", (0, 1)
+    yield "100,000 members", b"BEGIN { x = y" + b"->z" * 100000 + b"; exit(0); }\n", (1,)
+    yield "100,000 commas", b"BEGIN { x = (1" + b", 1" * 100000 + b"); exit(0); }\n", (0, 1)
+    yield "100,000 ands", b"BEGIN { x = 1" + b" && 1" * 100000 + b"; exit(0); }\n", (0, 1)
+    yield "100,000 parentheses in a predicate", b"BEGIN /" + b"(" * 100000 + b"1" + b")" * 100000 + b"/ { exit(0); }\n", (1,)
+    yield "100,000 strings side by side", b"BEGIN { trace(" + b'"a" ' * 100000 + b"); exit(0); }\n", (0, 1)
+    yield "100,000 variables", b"BEGIN { " + b"".join(b"v%d = 1; " % i for i in range(100000)) + b"exit(0); }\n", (0, 1)
+    yield "100,000 pragmas", b"#pragma D option quiet\n" * 100000 + END, (0,)
+    yield "100,000 line markers", b'# 1 "file" 1\n' * 100000 + END, (0, 1)
+    yield "100,000 typedefs, each of the last", b"".join(
+        b"typedef t%d *t%d;\n" % (i, i + 1) for i in range(100000)).replace(b"t0 ", b"int ", 1) + END, (0, 1)
+    yield "100,000 inlines, each of the last", b"inline int i0 = 1;\n" + b"".join(
+        b"inline int i%d = i%d + i%d;\n" % (i + 1, i, i) for i in range(100000)) + b"BEGIN { exit(i100000); }\n", (0, 1)
+    yield "100,000 mistakes", b"BEGIN { x = ; }\n" * 100000, (1,)
+    yield "10 MB of open parentheses", b"BEGIN { x = " + b"(" * (10 * MEGABYTE), (1,)
+    yield "10 MB of random bytes", random.Random(5).randbytes(10 * MEGABYTE), (1,)
+    yield "10 MB of random text", bytes(random.Random(6).choices(
+        b" \n(){}[];:,.@$#%&*+-/<=>?!^~|\"'\\abcxyzBEGIN0123456789", k=10 * MEGABYTE)), (1,)
     yield "10,000 printf arguments", b'BEGIN { printf("' + b"%d" * 10000 + b'"' + b", 1" * 10000 + b"); exit(0); }", (0, 1)
     yield "10,000 keys", b"BEGIN { @[" + b"1, " * 9999 + b"1] = count(); exit(0); }", (0, 1)
     yield "10,000 probes in a clause", b"BEGIN, " * 9999 + b"BEGIN { exit(0); }", (0, 1)

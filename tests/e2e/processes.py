@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -9,6 +10,9 @@ import time
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+# What a binary that was built with a sanitizer writes when it finds something.
+SANITIZER_REPORT = re.compile(r"(Address|Leak|Thread|UndefinedBehavior)Sanitizer\b|: runtime error: ")
+SANITIZER_OPTIONS = ("ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 

@@ -153,7 +153,7 @@ class Run:
         return [self.place.program(self.options.trapline), *shlex.split(text)]
 
     def start_trapline(self):
-        env = {name: os.environ[name] for name in ("PATH", "LANG", "TZ") if name in os.environ}
+        env = {name: os.environ[name] for name in ("PATH", "LANG", "TZ", *processes.SANITIZER_OPTIONS) if name in os.environ}
         env["HOME"] = str(self.place.folder)
         for setting in self.scenario.many("ENV"):
             name, _, value = self.place.substitute(setting, None).partition("=")
@@ -250,6 +250,8 @@ class Run:
         self.watch.drain(self.trapline, time.monotonic() + 5)
         self.watch.on_output = lambda: None
         self.finish_target()
+        if processes.SANITIZER_REPORT.search(self.trapline.errors()):
+            raise Failed("a sanitizer reports")
         if pending:
             raise Failed(f"no output matched {pending[0][0].pattern}")
         status, wanted = self.trapline.process.returncode, wanted_status(self.scenario.one("EXIT", "0"))

@@ -67,6 +67,10 @@ class Runner(unittest.TestCase):
         self.assertEqual(self.status("RUN out a\nEXPECT\n"), 1)
         self.assertEqual(self.status("RUN err a\nSTDERR\n"), 1)
 
+    def test_sanitizer_reports(self):
+        self.assertEqual(self.status("RUN err '==1==ERROR: AddressSanitizer: heap-use-after-free'\n"), 1)
+        self.assertEqual(self.status("RUN err 'x.cc:1:2: runtime error: signed integer overflow'\n"), 1)
+
     def test_exit_status(self):
         self.assertEqual(self.status("RUN exit 3\nEXIT 3\n"), 0)
         self.assertEqual(self.status("RUN exit 3\n"), 1)
