@@ -185,7 +185,7 @@ export class Session extends EventEmitter implements AsyncIterable<Record> {
   static self(options?: SessionOptions): Promise<Session>;
   /** A process that runs. */
   static attach(pid: number, options?: SessionOptions): Promise<Session>;
-  /** A new process (a command line, or its words), which does nothing before start(). */
+  /** A new process (a command line, or its words), whose main() waits for start(). */
   static launch(command: string | readonly string[], options?: SessionOptions): Promise<Session>;
   private constructor();
   readonly pid: number;

@@ -22,6 +22,7 @@ const path = require('node:path');
 const version = require('./package.json').version;
 
 const PROTOCOL = 1;
+const RESERVED_CODES = -32600; // those of JSON-RPC itself are at most this
 const END_MILLISECONDS = 10000; // how long a helper may take to leave its processes as they were
 const UNREAD_RECORDS = 1 << 20; // records nobody has taken yet; later ones are counted as drops.client
 const UNREAD_REPORTS = 1024; // notes and faults that are kept
@@ -186,7 +187,8 @@ class Helper {
       return helper;
     } catch (error) {
       await helper.close();
-      throw error;
+      if (error.kind !== 'unsupported') throw error;
+      throw new TraplineError('protocol', `${error.message}; this module speaks ${PROTOCOL}`);
     }
   }
 
@@ -291,8 +293,9 @@ class Helper {
     if (message.error === undefined) {
       waiting.resolve(message.result);
     } else {
-      const { message: text, data } = message.error;
-      waiting.reject(new TraplineError(data?.kind ?? 'protocol', text, data ?? {}));
+      const { code, message: text, data } = message.error;
+      const kind = code > RESERVED_CODES && data?.kind ? data.kind : 'protocol';
+      waiting.reject(new TraplineError(kind, text, data ?? {}));
     }
   }
 }

@@ -466,6 +466,9 @@ class Helper:
             answer = self._call("initialize", protocol=_PROTOCOL, client=f"python {__version__}")
             if answer.get("protocol") != _PROTOCOL:
                 raise ProtocolError(f"{command} speaks protocol {answer.get('protocol')}, this module {_PROTOCOL}")
+        except UnsupportedError as error:
+            self.close()
+            raise ProtocolError(f"{error}; this module speaks {_PROTOCOL}") from None
         except BaseException:
             self.close()
             raise
@@ -595,8 +598,8 @@ class Helper:
 def _error(data: Mapping[str, Any]) -> Error:
     details = data.get("data") or {}
     kind = details.get("kind", "protocol")
-    return _ERRORS.get(kind, Error)(data.get("message", kind), _diagnostics(details.get("diagnostics", ())),
-                                    details.get("rule"))
+    return _ERRORS.get(kind, ProtocolError)(data.get("message", kind), _diagnostics(details.get("diagnostics", ())),
+                                            details.get("rule"))
 
 
 def _end_helper(connection: socket.socket, process: subprocess.Popen[bytes]) -> None:
@@ -683,7 +686,7 @@ class Session:
 
     @classmethod
     def launch(cls, command: Union[str, Sequence[str]], **keywords: Any) -> Session:
-        """A session in a new process (a command line, or its words), which does nothing before start()."""
+        """A session in a new process (a command line, or its words), whose main() waits for start()."""
         if isinstance(command, str):
             return cls({"command": command}, **keywords)
         return cls({"argv": list(command)}, **keywords)

@@ -300,6 +300,8 @@ class Errors(WithStandIn):
             self.assertEqual(caught.exception.rule, "owner" if pid == 1 else None)
         with self.assertRaises(trapline.StateError):
             self.session().start()
+        with self.assertRaises(trapline.ProtocolError):
+            self.session().compile("x", options={"nonsense": True})
 
     def test_a_helper_that_is_not_there(self):
         self.set_environment(TRAPLINE_COMMAND=None, PATH=str(self.folder / "empty"))

@@ -19,7 +19,7 @@ import sys
 import time
 
 KINDS = {-32001: "compile", -32002: "state", -32003: "permission", -32004: "not_found", -32005: "gone",
-         -32006: "unsupported", -32007: "os", -32008: "internal"}
+         -32006: "unsupported", -32007: "os", -32008: "internal", -32602: "parameters"}
 PROBE = {"id": 7, "provider": "pid9", "module": "libc.so.6", "function": "malloc", "name": "entry"}
 BIG = {"integer": "18446744073709551615"}
 LEAST = {"integer": "-9223372036854775808"}
@@ -52,8 +52,7 @@ class Refused(Exception):
     def __init__(self, code, message, **data):
         super().__init__(message)
         self.answer = {"code": code, "message": message}
-        if code in KINDS:
-            self.answer["data"] = {"kind": KINDS[code], **data}
+        self.answer["data"] = {"kind": KINDS[code], **data}
 
 
 class Fake:
@@ -70,7 +69,7 @@ class Fake:
     def initialize(self, protocol, client):
         assert client
         if os.environ.get("FAKE_SERVE_PROTOCOL"):
-            raise Refused(-32602, "protocol 2 is spoken here, not 1")
+            raise Refused(-32006, "protocol 2 is spoken here", protocol=2)
         return {"protocol": protocol, "version": "0.0-fake", "unknown": "to be ignored"}
 
     def open(self, target, records="none", stdio=None):
@@ -86,6 +85,8 @@ class Fake:
         return {"session": number, "pid": pid}
 
     def compile(self, session, text, name, arguments, options):
+        if "nonsense" in options:
+            raise Refused(-32602, "options: nonsense is none")
         assert name is not None and arguments is not None and options is not None
         if "mistake" in text:
             raise Refused(-32001, "2 mistakes", diagnostics=DIAGNOSTICS)

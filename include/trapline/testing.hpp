@@ -15,7 +15,8 @@
 /// Counted are the calls of the calling thread, unless all threads are asked for; and calls that
 /// really take place: what the compiler has inlined or left out is no call. The first use starts a
 /// helper process (some 100 ms), which later ones share; the same thing counted again by the same
-/// thread costs some milliseconds. Counting may be nested: each level has a helper of its own.
+/// thread costs some milliseconds. Counting may be nested, but not of the same function: each level
+/// has a helper of its own, and one place has one probe.
 ///
 /// Where something cannot be counted exactly (no such function, a place that cannot be probed, lost
 /// data) trapline::Error is thrown, and the macros report a failure: never a number that is wrong.

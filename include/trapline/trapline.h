@@ -317,9 +317,10 @@ TRAPLINE_API trapline_error trapline_session_attach(int pid, unsigned flags,
                                                     trapline_session** session);
 
 /**
- * Starts a program in order to trace it. It is a child of the helper, not of the caller, and waits
- * before its first instruction for trapline_session_start(). When the session is destroyed
- * before that, it is ended; when afterwards, it runs on.
+ * Starts a program in order to trace it. It is a child of the helper, not of the caller, has the
+ * caller's standard input, output and error, and waits before its first instruction. Compiling lets
+ * its libraries be mapped and initialised; from there on it waits for trapline_session_start().
+ * When the session is destroyed before that, it is ended; when afterwards, it runs on.
  * @param arguments the program (searched in PATH if without a slash) and its arguments, ended by
  *   NULL
  * @param flags 0 or TRAPLINE_RECORDS
@@ -372,8 +373,9 @@ TRAPLINE_API trapline_error trapline_session_compile(trapline_session* session, 
                                                      trapline_report** report);
 
 /**
- * Compiles a D program for the session, in place of the one before, whose aggregations are gone.
- * Only while the session is not running. Costs some 10 to 100 ms, in the helper.
+ * Compiles a D program for the session, in place of the one before, which is gone with its
+ * aggregations, also when this fails. Only while the session is not running. Costs some 10 to
+ * 100 ms, in the helper.
  * @param session not NULL
  * @param program the program and what goes with it
  * @param report NULL, or set to what there is to say: how many probes matched, diagnostics, notes;
@@ -387,25 +389,31 @@ TRAPLINE_API trapline_error trapline_session_compile_program(trapline_session* s
 /**
  * Puts the probes in place; when it returns, they count. Starting again after a stop goes on
  * counting into the same aggregations. The process is halted for some milliseconds meanwhile.
+ * D variables begin anew; libraries that were loaded since are matched, too. A place where another
+ * session's probe stands is refused.
  * @param session not NULL
- * @param report NULL, or set to how many places are armed, which were refused, and notes
- * @return TRAPLINE_OK; STATE, PERMISSION, YAMA, BUSY_TRACER, TARGET_GONE, HELPER_GONE, ...
+ * @param report NULL, or set to how many places are armed, which were refused, and notes. Where
+ * some were refused, counts lack these
+ * @return TRAPLINE_OK; UNSUPPORTED (all places were refused; nothing runs), STATE, PERMISSION,
+ * YAMA, BUSY_TRACER, TARGET_GONE, HELPER_GONE, ...
  */
 TRAPLINE_API trapline_error trapline_session_start(trapline_session* session,
                                                    trapline_report** report);
 
 /**
  * Takes the probes away; when it returns, the process is as it was, the D program's END clauses
- * have run, and all that was counted can be read.
+ * have run, and all that was counted can be read. A session that is not running is left as it is.
  * @param session not NULL
  * @param report NULL, or set to the notes
- * @return TRAPLINE_OK; STATE, HELPER_GONE, ...; when tracing had ended by itself: TRAPLINE_OK
+ * @return TRAPLINE_OK; HELPER_GONE, ...
  */
 TRAPLINE_API trapline_error trapline_session_stop(trapline_session* session,
                                                   trapline_report** report);
 
 /**
- * Reads all aggregations, running or not. It holds every firing that had ended when it was called.
+ * Reads all aggregations, running or not. It holds every firing that had ended when it was called;
+ * only a keyed one that the scheduler has just interrupted may come with a later snapshot (after a
+ * stop, nothing is left out).
  * Costs well under 1 ms for a few hundred keys. The traced process is not halted.
  * @param session not NULL
  * @param flags 0 or TRAPLINE_SNAPSHOT_TEXT
@@ -546,7 +554,8 @@ TRAPLINE_API trapline_drops trapline_record_drops(const trapline_record* record)
 /**
  * ENDED: why tracing is over.
  * @param record not NULL
- * @param status NULL, or set to the status that exit() was given; 0 for other reasons and kinds
+ * @param status NULL, or set: EXIT: what exit() was given; TARGET, of a launched program: its exit
+ *   status, or 128 and the number of the signal that ended it; else 0
  * @return the reason; TRAPLINE_END_EXIT for other kinds
  */
 TRAPLINE_API trapline_end_reason trapline_record_end(const trapline_record* record, int* status);

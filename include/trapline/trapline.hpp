@@ -371,8 +371,7 @@ class Entry {
     if (key_size() != sizeof...(Types)) {
       throw Error(ErrorCode::kType, "the key has another number of components");
     }
-    std::size_t index = 0;
-    return std::tuple<Types...>{key<Types>(index++)...};
+    return keys_at<Types...>(std::index_sequence_for<Types...>());
   }
   /// The number that count(), sum(), min(), max(), avg() and stddev() make. Throws kType for
   /// histograms, and for what is greater than the type can hold.
@@ -400,6 +399,11 @@ class Entry {
   }
 
  private:
+  template <typename... Types, std::size_t... Indices>
+  std::tuple<Types...> keys_at(std::index_sequence<Indices...>) const {
+    return {key<Types>(Indices)...};
+  }
+
   const trapline_entry* entry_;
 };
 
@@ -845,7 +849,7 @@ class Record {
   Reason reason() const noexcept {
     return static_cast<Reason>(trapline_record_end(record_, nullptr));
   }
-  /// kEnded: what exit() was given.
+  /// kEnded: what exit() was given, or the exit status of a launched program.
   /// @return the status
   int status() const noexcept {
     int status = 0;

@@ -44,10 +44,10 @@ template <typename T, typename Decode>
 std::span<const T> decode_list(Decoder& decoder, const Json& object, const char* name,
                                Decode&& decode) {
   const Json& array = decoder.optional_member(object, name);
-  if (array.IsNull() || !decoder.is_array(array, name)) return {};
-  const std::span<T> out = decoder.arena().make<T>(array.Size());
+  if (array.is_null() || !decoder.is_array(array, name)) return {};
+  const std::span<T> out = decoder.arena().make<T>(array.items().size());
   for (std::size_t i = 0; i < out.size(); ++i) {
-    out[i] = decode(decoder, array[static_cast<rapidjson::SizeType>(i)]);
+    out[i] = decode(decoder, array.items()[i]);
   }
   return out;
 }
@@ -70,10 +70,10 @@ trapline_action decode_action(Decoder& decoder, const Json& json) {
   const Json& printf = decoder.optional_member(json, "printf");
   const Json& printa = decoder.optional_member(json, "printa");
   const Json& exit = decoder.optional_member(json, "exit");
-  if (!trace.IsNull()) {
+  if (!trace.is_null()) {
     out.kind = TRAPLINE_ACTION_TRACE;
     out.value = decoder.value(trace, "trace");
-  } else if (!printf.IsNull()) {
+  } else if (!printf.is_null()) {
     out.kind = TRAPLINE_ACTION_PRINTF;
     // Text with bytes that are no UTF-8 comes as hex.
     out.text = decoder.value(printf, "printf").bytes;
@@ -82,14 +82,14 @@ trapline_action decode_action(Decoder& decoder, const Json& json) {
         [](Decoder& d, const Json& value) { return d.value(value, "values"); });
     out.values = values.data();
     out.value_count = values.size();
-  } else if (!printa.IsNull()) {
+  } else if (!printa.is_null()) {
     out.kind = TRAPLINE_ACTION_PRINTA;
     const auto list = decoder.aggregations(printa, "printa");
     const auto pointers = decoder.arena().make<const trapline_aggregation*>(list.size());
     for (std::size_t i = 0; i < list.size(); ++i) pointers[i] = &list[i];
     out.aggregations = pointers.data();
     out.aggregation_count = pointers.size();
-  } else if (!exit.IsNull()) {
+  } else if (!exit.is_null()) {
     out.kind = TRAPLINE_ACTION_EXIT;
     out.value = decoder.value(exit, "exit");
   } else {
@@ -137,7 +137,7 @@ trapline_record decode_ended(Decoder& decoder, const Json& json) {
                   : reason == "target" ? TRAPLINE_END_TARGET
                                        : TRAPLINE_END_ERROR;
   const Json& status = decoder.optional_member(json, "status");
-  if (!status.IsNull()) record.status = static_cast<int>(decoder.signed_integer(status, "status"));
+  if (!status.is_null()) record.status = static_cast<int>(decoder.signed_integer(status, "status"));
   record.text = decoder.copy(decoder.optional_text(json, "text"));
   return record;
 }
@@ -148,7 +148,7 @@ trapline_error error_code(std::string_view kind, std::string_view rule) {
     std::string_view kind;
     trapline_error code;
   };
-  static constexpr std::array<Named, 8> kKinds{{
+  static constexpr std::array<Named, 9> kKinds{{
       {"compile", TRAPLINE_ERROR_COMPILE},
       {"state", TRAPLINE_ERROR_STATE},
       {"permission", TRAPLINE_ERROR_PERMISSION},
@@ -157,6 +157,7 @@ trapline_error error_code(std::string_view kind, std::string_view rule) {
       {"unsupported", TRAPLINE_ERROR_UNSUPPORTED},
       {"os", TRAPLINE_ERROR_OS},
       {"internal", TRAPLINE_ERROR_INTERNAL},
+      {"parameters", TRAPLINE_ERROR_ARGUMENT},
   }};
   if (kind == "permission" && rule == "yama") return TRAPLINE_ERROR_YAMA;
   if (kind == "permission" && rule == "tracer") return TRAPLINE_ERROR_BUSY_TRACER;
@@ -177,7 +178,7 @@ Outcome<std::unique_ptr<trapline_snapshot>> decode_snapshot(const Json& result) 
   snapshot->drops = decoder.drops(decoder.member(result, "drops"));
   snapshot->state = decode_state(decoder, decoder.member(result, "state"));
   const Json& text = decoder.optional_member(result, "text");
-  if (!text.IsNull()) snapshot->text = decoder.value(text, "text").bytes;
+  if (!text.is_null()) snapshot->text = decoder.value(text, "text").bytes;
   TC_TRY(decoder.result());
   return snapshot;
 }
@@ -188,7 +189,7 @@ Outcome<std::unique_ptr<trapline_report>> decode_report(const Json& result) {
   decoder.is_object(result, "the result");
   for (const char* name : {"matched", "armed"}) {
     const Json& count = decoder.optional_member(result, name);
-    if (!count.IsNull()) report->probes = decoder.unsigned_integer(count, name);
+    if (!count.is_null()) report->probes = decoder.unsigned_integer(count, name);
   }
   report->diagnostics =
       decode_list<trapline_diagnostic>(decoder, result, "diagnostics", decode_diagnostic);

@@ -66,9 +66,9 @@ trapline_value Decoder::value(const Json& json, const char* what) {
   if (const auto found = integer(json)) {
     value.integer = static_cast<std::int64_t>(found->bits);
     if (!found->negative && (found->bits & kSignBit) != 0) value.type = TRAPLINE_VALUE_UINT;
-  } else if (json.IsString()) {
+  } else if (json.is_string()) {
     value.type = TRAPLINE_VALUE_STRING;
-    value.bytes = copy({json.GetString(), json.GetStringLength()});
+    value.bytes = copy(json.text());
   } else if (const auto digits = hex(json)) {
     value.type = TRAPLINE_VALUE_BYTES;
     value.bytes = bytes(*digits);
@@ -93,19 +93,19 @@ trapline_value Decoder::typed_value(const Json& json, trapline_value_type type, 
 
 std::span<trapline_bucket> Decoder::buckets(const Json& json) {
   if (!is_array(json, "a histogram")) return {};
-  const std::span<trapline_bucket> out = arena_.make<trapline_bucket>(json.Size());
+  const std::span<trapline_bucket> out = arena_.make<trapline_bucket>(json.items().size());
   std::size_t used = 0;
-  for (const Json& bin : json.GetArray()) {
+  for (const Json& bin : json.items()) {
     trapline_bucket& bucket = out[used++];
     bucket = {std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max(),
               0};
     const Json& low = member(bin, "low");
     const Json& high = member(bin, "high");
-    if (!low.IsNull()) bucket.low = signed_integer(low, "low");
+    if (!low.is_null()) bucket.low = signed_integer(low, "low");
     // A bound that no value can pass is none.
     const auto greatest = integer(high);
     const bool beyond = greatest && !greatest->negative && (greatest->bits & kSignBit) != 0;
-    if (!high.IsNull() && !beyond) bucket.high = signed_integer(high, "high");
+    if (!high.is_null() && !beyond) bucket.high = signed_integer(high, "high");
     bucket.count = signed_integer(member(bin, "count"), "count");
   }
   return out;
@@ -155,25 +155,26 @@ trapline_aggregation Decoder::aggregation(const Json& json) {
   const Json& types = member(json, "types");
   const Json& entries = member(json, "entries");
   if (!is_array(types, "types") || !is_array(entries, "entries")) return out;
-  out.key_size = types.Size();
+  out.key_size = types.items().size();
   std::array<trapline_value_type, 64> type_of{};
   if (out.key_size > type_of.size()) fail("types", "are too many");
-  for (rapidjson::SizeType i = 0; i < types.Size() && !failed(); ++i) {
-    const auto type = position(kTypes, text(types[i], "types"));
+  for (std::size_t i = 0; i < types.items().size() && !failed(); ++i) {
+    const auto type = position(kTypes, text(types.items()[i], "types"));
     if (!type) fail("types", "has one that is not known");
     type_of[i] = static_cast<trapline_value_type>(type.value_or(0));
   }
-  const std::span<trapline_entry> made = arena_.make<trapline_entry>(failed() ? 0 : entries.Size());
+  const std::span<trapline_entry> made =
+      arena_.make<trapline_entry>(failed() ? 0 : entries.items().size());
   for (std::size_t i = 0; i < made.size() && !failed(); ++i) {
-    const Json& entry = entries[static_cast<rapidjson::SizeType>(i)];
+    const Json& entry = entries.items()[i];
     const Json& key = member(entry, "key");
-    if (!is_array(key, "key") || key.Size() != out.key_size) {
+    if (!is_array(key, "key") || key.items().size() != out.key_size) {
       fail("key", "has another size than announced");
       break;
     }
     const std::span<trapline_value> components = arena_.make<trapline_value>(out.key_size);
-    for (rapidjson::SizeType c = 0; c < key.Size(); ++c) {
-      components[c] = typed_value(key[c], type_of[c], "key");
+    for (std::size_t c = 0; c < key.items().size(); ++c) {
+      components[c] = typed_value(key.items()[c], type_of[c], "key");
     }
     made[i].key = components;
     made[i].value.bytes = {"", 0};
@@ -186,9 +187,10 @@ trapline_aggregation Decoder::aggregation(const Json& json) {
 
 std::span<trapline_aggregation> Decoder::aggregations(const Json& array, const char* what) {
   if (!is_array(array, what)) return {};
-  const std::span<trapline_aggregation> out = arena_.make<trapline_aggregation>(array.Size());
+  const std::span<trapline_aggregation> out =
+      arena_.make<trapline_aggregation>(array.items().size());
   for (std::size_t i = 0; i < out.size(); ++i) {
-    out[i] = aggregation(array[static_cast<rapidjson::SizeType>(i)]);
+    out[i] = aggregation(array.items()[i]);
   }
   return out;
 }

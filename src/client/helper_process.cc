@@ -72,8 +72,7 @@ TC_CHILD void copy_file(long from, int to) {
 }
 
 // The helper up to execve(). The socket's number is above 2 (see make_sockets).
-TC_CHILD int helper_main(void* argument) {
-  auto* start = static_cast<Start*>(argument);
+TC_CHILD void helper_main(Start* start) {
   const long socket = system_call(SYS_fcntl, start->socket, F_DUPFD, kFirstFree);
   for (int i = 0; i < 3 && start->files == HelperFiles::kStandard; ++i) {
     copy_file(i, kStandardFiles[i]);
@@ -86,17 +85,37 @@ TC_CHILD int helper_main(void* argument) {
   start->error = system_call(SYS_execve, as_long(start->path), as_long(start->arguments),
                              as_long(start->environment));
   system_call(SYS_exit_group, 127);
-  return 127;
 }
 
-TC_CHILD int first_child_main(void* argument) {
-  auto* start = static_cast<Start*>(argument);
+// Calls main(start), which does not return, in a child that shares our memory, on a stack of its
+// own; returns its pid when it has ended or executed a program, or -errno. Not libc's clone():
+// thread sanitizers take that one for a fork(). The child starts with our registers, but for rax,
+// rsp.
+//   syscall; rax == 0 in the child
+//   child: rdi = start; call main
+TC_CHILD long run_child(void (*main)(Start*), char* stack, Start* start) {
+  long result;
+  register long no_child_tid asm("r10") = 0;
+  register long no_tls asm("r8") = 0;
+  asm volatile(
+      "syscall\n\t"
+      "testq %%rax, %%rax\n\t"
+      "jnz 1f\n\t"
+      "movq %[start], %%rdi\n\t"
+      "callq *%[main]\n\t"
+      "hlt\n"
+      "1:"
+      : "=a"(result)
+      : "a"(SYS_clone), "D"(CLONE_VM | CLONE_VFORK), "S"(stack), "d"(0), "r"(no_child_tid),
+        "r"(no_tls), [main] "r"(main), [start] "r"(start)
+      : "rcx", "r11", "memory", "cc");
+  return result;
+}
+
+TC_CHILD void first_child_main(Start* start) {
   system_call(SYS_setsid);
-  // libc's clone(): it returns here in this child and calls helper_main in the next.
-  const int pid = ::clone(helper_main, start->helper_stack, CLONE_VM | CLONE_VFORK, start);
-  start->helper = pid > 0 ? pid : -errno;
+  start->helper = run_child(helper_main, start->helper_stack, start);
   system_call(SYS_exit_group, 0);
-  return 0;
 }
 
 // Memory for the children's stacks.
@@ -165,8 +184,8 @@ Outcome<HelperProcess> start_helper(const std::string& path, HelperOutput output
   Start start{
       path.c_str(), arguments, environment.data(), stacks.upper_end(1), sockets->theirs.get(),
       output,       files};
-  const int first = ::clone(first_child_main, stacks.upper_end(0), CLONE_VM | CLONE_VFORK, &start);
-  if (first < 0) return os_failure("starting the helper", -errno);
+  const long first = run_child(first_child_main, stacks.upper_end(0), &start);
+  if (first < 0) return os_failure("starting the helper", first);
   // It has ended: CLONE_VFORK. ECHILD: the program waits with __WALL, and was quicker.
   while (system_call(SYS_wait4, first, 0, __WALL, 0) == -EINTR) {
   }

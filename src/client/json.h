@@ -6,36 +6,75 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <new>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "base/check.h"
+#include "client/arena.h"
 #include "client/failure.h"
-
-// Tripped only by a mistake of ours: types are checked before values are taken.
-#define RAPIDJSON_ASSERT(condition) TL_CHECK(condition)
-#include <rapidjson/document.h>
 
 namespace trapline::client {
 
-// RapidJSON takes a null pointer for memory; this one throws.
-class JsonMemory {
+// A value of a document. Trivial: a view into the document's line and memory.
+class Json {
  public:
-  static constexpr bool kNeedFree = true;
-  void* Malloc(std::size_t size);
-  void* Realloc(void* from, std::size_t from_size, std::size_t size);
-  static void Free(void* memory);
-};
-using JsonPool = rapidjson::MemoryPoolAllocator<JsonMemory>;
-using JsonDocument = rapidjson::GenericDocument<rapidjson::UTF8<>, JsonPool, JsonMemory>;
-using Json = rapidjson::GenericValue<rapidjson::UTF8<>, JsonPool>;
+  enum class Kind : std::uint8_t {
+    kNull,
+    kBoolean,
+    kNegative,
+    kInteger,
+    kFraction,
+    kString,
+    kArray,
+    kObject
+  };
 
-// Parses a line in place; the line holds the document's strings. A NUL follows the line.
-// PROTOCOL: it is not one JSON object.
+  Json() = default;
+  static Json other(Kind kind);  // kNull, kBoolean, kFraction: nobody asks for their values
+  static Json integer(Kind kind, std::uint64_t bits);
+  static Json string(std::string_view text);
+  static Json array(std::span<const Json> items);
+  // Names and values in turns.
+  static Json object(std::span<const Json> names_and_values);
+
+  Kind kind() const { return kind_; }
+  bool is_null() const { return kind_ == Kind::kNull; }
+  bool is_string() const { return kind_ == Kind::kString; }
+  bool is_array() const { return kind_ == Kind::kArray; }
+  bool is_object() const { return kind_ == Kind::kObject; }
+  bool is_integer() const { return kind_ == Kind::kInteger; }    // not negative
+  bool is_negative() const { return kind_ == Kind::kNegative; }  // an integer
+  // Each "" or empty or 0 for values of another kind.
+  std::string_view text() const { return is_string() ? std::string_view(text_, size_) : ""; }
+  std::span<const Json> items() const {
+    return is_array() ? std::span(items_, size_) : std::span<const Json>();
+  }
+  std::uint64_t bits() const {
+    return is_integer() || is_negative() ? bits_ : 0;
+  }  // 64, in two's complement
+  // An object's member, the first of this name; nullptr: there is none.
+  const Json* find(std::string_view name) const;
+
+ private:
+  Kind kind_ = Kind::kNull;
+  std::size_t size_ = 0;  // of text_ or items_
+  union {
+    std::uint64_t bits_ = 0;
+    const char* text_;
+    const Json* items_;
+  };
+};
+
+// One line, parsed. Its strings lie in the line.
+struct JsonDocument {
+  Arena arena;
+  Json root;
+};
+
+// Parses a line in place. A NUL follows the line. PROTOCOL: it is not one JSON object.
 Outcome<JsonDocument> parse_line(std::span<char> line);
 
 // Takes values out of a document. Where one is not what it should be, a neutral value is returned

@@ -35,6 +35,9 @@ void write_target(Request& request, const Target& target) {
   request.end_object();
 }
 
+// Of an answer that exchange() has let through: it has one.
+const Json& result_of(const JsonDocument& answer) { return *answer.root.find("result"); }
+
 void set_event(const Fd& event) {
   const std::uint64_t one = 1;
   if (event) system_call(SYS_write, event.get(), as_long(&one), sizeof one);
@@ -112,7 +115,7 @@ Outcome<> Session::handshake(const Target& target, const Inside& inside) {
   }
   JsonReader reader;
   const std::uint32_t spoken =
-      reader.small_integer(reader.member((*greeting)["result"], "protocol"), "protocol");
+      reader.small_integer(reader.member(result_of(*greeting), "protocol"), "protocol");
   TC_TRY(reader.result());
   if (spoken != kProtocolVersion) {
     return Failure{TRAPLINE_ERROR_PROTOCOL, "the helper speaks version " + std::to_string(spoken) +
@@ -132,7 +135,7 @@ Outcome<> Session::handshake(const Target& target, const Inside& inside) {
   }
   const Outcome<JsonDocument> opened = exchange(std::move(open), inside);
   if (!opened) return Failure(opened.error());
-  const Json& result = (*opened)["result"];
+  const Json& result = result_of(*opened);
   id_ = reader.small_integer(reader.member(result, "session"), "session");
   pid_ = static_cast<int>(reader.small_integer(reader.member(result, "pid"), "pid"));
   return reader.result();
@@ -192,26 +195,26 @@ Outcome<JsonDocument> Session::exchange(Request request, const Inside& inside,
     Outcome<JsonDocument> document = parse_line(*received);
     if (!document) return give_up(std::move(document).error());
     JsonReader reader;
-    const Json& id = reader.optional_member(*document, "id");
-    const Json& error = reader.optional_member(*document, "error");
-    if (id.IsNull() && error.IsNull()) {
-      if (auto accepted = accept_notification(*document); !accepted) {
+    const Json& id = reader.optional_member(document->root, "id");
+    const Json& error = reader.optional_member(document->root, "error");
+    if (id.is_null() && error.is_null()) {
+      if (auto accepted = accept_notification(document->root); !accepted) {
         return give_up(std::move(accepted).error());
       }
       update_events();
       continue;
     }
     // An error without an id: the helper could not even read the request.
-    if (!id.IsNull() && (!id.IsUint64() || id.GetUint64() != last_request_)) {
+    if (!id.is_null() && (!id.is_integer() || id.bits() != last_request_)) {
       return give_up({TRAPLINE_ERROR_PROTOCOL, "the helper answered another request"});
     }
-    if (!error.IsNull()) {
+    if (!error.is_null()) {
       Outcome<RemoteError> remote = decode_error(error);
       if (!remote) return give_up(std::move(remote).error());
       if (mistakes != nullptr) *mistakes = std::move(remote->report);
       return std::move(remote->failure);
     }
-    if (!reader.is_object(reader.member(*document, "result"), "the result")) {
+    if (!reader.is_object(reader.member(document->root, "result"), "the result")) {
       return give_up(reader.result().error());
     }
     return document;
@@ -246,7 +249,8 @@ Outcome<Session::ReportPointer> Session::compile(const trapline_program& program
   const Outcome<JsonDocument> answer = exchange(std::move(compile), inside, mistakes);
   if (!answer) return Failure(answer.error());
   ended_ = false;
-  return decode_report((*answer)["result"]);
+  reset_event(ended_event_);
+  return decode_report(result_of(*answer));
 }
 
 Outcome<Session::ReportPointer> Session::report_request(std::string_view method,
@@ -254,12 +258,18 @@ Outcome<Session::ReportPointer> Session::report_request(std::string_view method,
   permit_tracing();
   const Outcome<JsonDocument> answer = exchange(request(method), inside);
   if (!answer) return Failure(answer.error());
-  return decode_report((*answer)["result"]);
+  return decode_report(result_of(*answer));
 }
 
 Outcome<Session::ReportPointer> Session::start(const Inside& inside) {
   const Holding holding(lock_, inside);
-  return report_request("start", inside);
+  Outcome<ReportPointer> report = report_request("start", inside);
+  if (!report || (*report)->probes != 0 || (*report)->refusals.empty()) return report;
+  const trapline_refusal& refusal = (*report)->refusals.front();
+  Failure failure{TRAPLINE_ERROR_UNSUPPORTED, std::string("no place can be probed: ") +
+                                                  refusal.probe.data + ": " + refusal.reason.data};
+  TC_TRY(report_request("stop", inside));
+  return failure;
 }
 
 Outcome<Session::ReportPointer> Session::stop(const Inside& inside) {
@@ -279,7 +289,7 @@ Outcome<std::unique_ptr<trapline_snapshot>> Session::snapshot(unsigned flags,
   ask.key("text").boolean((flags & TRAPLINE_SNAPSHOT_TEXT) != 0);
   const Outcome<JsonDocument> answer = exchange(std::move(ask), inside);
   if (!answer) return Failure(answer.error());
-  Outcome<std::unique_ptr<trapline_snapshot>> snapshot = decode_snapshot((*answer)["result"]);
+  Outcome<std::unique_ptr<trapline_snapshot>> snapshot = decode_snapshot(result_of(*answer));
   if (snapshot) (*snapshot)->drops.client += queue_.lost();
   return snapshot;
 }
@@ -317,7 +327,7 @@ Outcome<> Session::pump() {
     if (!*line) break;
     Outcome<JsonDocument> document = parse_line(**line);
     Outcome<> accepted =
-        document ? accept_notification(*document) : Outcome<>(std::move(document).error());
+        document ? accept_notification(document->root) : Outcome<>(std::move(document).error());
     if (!accepted) {
       return channel_.give_up(std::move(accepted).error(), "sent what was not understood");
     }
@@ -410,7 +420,10 @@ Outcome<> Session::wait(int milliseconds, const Inside& inside) {
       fds[1] = {ended_event_.get(), POLLIN, 0};
     }
     const int ready = inside.poll(fds, limit);
-    if (ready == 0) return Failure{TRAPLINE_ERROR_TIMEOUT, "tracing has not ended yet"};
+    // Also where records keep it busy.
+    const bool late = limit && Clock::now() >= *limit && fds[1].revents == 0;
+    if (ready == 0 || (late && ready > 0))
+      return Failure{TRAPLINE_ERROR_TIMEOUT, "tracing has not ended yet"};
     if (ready < 0 && ready != -EINTR) return os_failure("waiting for the end of tracing", ready);
   }
 }

@@ -73,6 +73,7 @@ class Session {
   // On COMPILE *mistakes is set as well.
   Outcome<ReportPointer> compile(const trapline_program& program, ReportPointer* mistakes,
                                  const Inside& inside);
+  // UNSUPPORTED: no place could be probed, so that all counts would be 0; it is stopped.
   Outcome<ReportPointer> start(const Inside& inside);
   Outcome<ReportPointer> stop(const Inside& inside);
   Outcome<std::unique_ptr<trapline_snapshot>> snapshot(unsigned flags, const Inside& inside);

@@ -243,6 +243,21 @@ TEST(SessionTest, MistakesAreHandedOver) {
   EXPECT_EQ(TRAPLINE_ERROR_COMPILE, trapline_session_compile(session, "x", nullptr));
 }
 
+TEST(SessionTest, NoPlaceCanBeProbed) {
+  TestHelper helper([](const std::string& id, const std::string& method, const std::string& line) {
+    if (method != "start") return good(id, method, line);
+    return std::vector<std::string>{TestHelper::result(
+        id, R"({"armed":0,"refused":[{"probe":"p:m:f:entry","address":1,"reason":"too short"}],)"
+            R"("notes":[]})")};
+  });
+  const Handle session(helper.open());
+  trapline_report* report = nullptr;
+  EXPECT_EQ(TRAPLINE_ERROR_UNSUPPORTED, trapline_session_start(session, &report));
+  EXPECT_EQ(nullptr, report);
+  EXPECT_STREQ("no place can be probed: p:m:f:entry: too short", trapline_error_text());
+  EXPECT_THAT(helper.requests().back(), HasSubstr("\"stop\""));
+}
+
 TEST(SessionTest, Arguments) {
   trapline_session* session = nullptr;
   EXPECT_EQ(TRAPLINE_ERROR_ARGUMENT, trapline_session_self(2, &session));
@@ -338,6 +353,24 @@ TEST(SessionTest, TheEndOfTheHelperIsTheLastRecord) {
   EXPECT_EQ(TRAPLINE_ERROR_HELPER_GONE, error);
   EXPECT_THAT(got, ElementsAre("1", HasSubstr("has ended")));
   EXPECT_EQ(TRAPLINE_ERROR_HELPER_GONE, trapline_session_wait(session, -1));
+}
+
+TEST(SessionTest, WaitingForTheEnd) {
+  TestHelper helper(good);
+  const Handle session(helper.open());
+  EXPECT_EQ(TRAPLINE_ERROR_TIMEOUT, trapline_session_wait(session, 1));
+  helper.send(note("n"));
+  EXPECT_EQ(TRAPLINE_ERROR_TIMEOUT, trapline_session_wait(session, 1));
+  auto waiting = std::async(std::launch::async, [&] { return trapline_session_wait(session, -1); });
+  helper.send(TestHelper::notification("ended", R"({"reason":"exit","status":4})"));
+  EXPECT_EQ(TRAPLINE_OK, waiting.get());
+  EXPECT_EQ(TRAPLINE_OK, trapline_session_wait(session, 0));
+  std::vector<std::string> got;
+  EXPECT_EQ(TRAPLINE_OK, trapline_session_dispatch(session, collect, &got));
+  EXPECT_THAT(got, ElementsAre("n", ""));
+  EXPECT_EQ(TRAPLINE_OK, trapline_session_compile(session, "x", nullptr));
+  EXPECT_EQ(TRAPLINE_ERROR_TIMEOUT, trapline_session_wait(session, 0))
+      << "a new program has not ended";
 }
 
 TEST(SessionTest, OneThreadWaitsWhileAnotherReadsTheEnd) {
@@ -535,6 +568,9 @@ volatile sig_atomic_t alarms = 0;
 volatile sig_atomic_t alarms_inside = 0;
 
 TEST(SessionTest, SignalsGoOnAndAreNeverInside) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "the thread sanitizer puts signals off until its next interceptor";
+#endif
   struct sigaction action{}, before{};
   action.sa_handler = [](int) {
     alarms = alarms + 1;

@@ -248,6 +248,7 @@ describe('with a stand-in', () => {
       return true;
     });
     await assert.rejects(session.start(), failsWith('state', /no program/));
+    await assert.rejects(session.compile('x', { options: { nonsense: true } }), failsWith('protocol', /nonsense/));
     await assert.rejects(Session.attach(1), failsWith('permission', /not yours/));
     await assert.rejects(Session.attach(1), ({ rule }) => rule === 'owner');
     await assert.rejects(Session.attach(2), failsWith('not_found', /no process 2/));
