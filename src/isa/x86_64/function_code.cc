@@ -19,6 +19,7 @@ namespace {
 constexpr std::size_t kMaxParts = 16;
 constexpr std::size_t kMaxRounds = 8;
 constexpr std::uint64_t kMaxPart = 8 << 20;
+constexpr std::size_t kUsualLength = 4;            // bytes of an instruction, on average
 constexpr std::uint64_t kMaxGlance = 4 << 20;      // bytes, in all rounds
 constexpr std::size_t kMaxTableEntries = 1 << 20;  // of all jumps of a function in all rounds
 
@@ -63,9 +64,10 @@ class Analysis {
       if (part.begin < known.end && known.begin < part.end) return false;
     }
     out_.parts.push_back(part);
-    std::vector<Instruction> found = decode_part(part);
-    out_.instructions.insert(out_.instructions.end(), found.begin(), found.end());
-    std::ranges::sort(out_.instructions, {}, &Instruction::address);
+    const auto old = static_cast<std::ptrdiff_t>(out_.instructions.size());
+    decode_part(part);
+    std::ranges::inplace_merge(out_.instructions, out_.instructions.begin() + old, {},
+                               &Instruction::address);
     return true;
   }
 
@@ -75,19 +77,18 @@ class Analysis {
     out_.undecodable_at = at;
   }
 
-  std::vector<Instruction> decode_part(CodeRange part) {
-    std::vector<Instruction> found;
+  void decode_part(CodeRange part) {
     std::span<const std::byte> bytes = module_.bytes_at(part.begin);
     if (bytes.size() > part.size()) bytes = bytes.first(part.size());
+    out_.instructions.reserve(out_.instructions.size() + bytes.size() / kUsualLength);
     std::size_t pos = 0;
     while (pos < bytes.size()) {
       const auto instruction = decode(bytes.subspan(pos), part.begin.value() + pos);
       if (!instruction) break;
-      found.push_back(*instruction);
+      out_.instructions.push_back(*instruction);
       pos += instruction->length;
     }
     if (pos < part.size()) mark_undecodable(part.begin + pos);
-    return found;
   }
 
   // The state before each instruction. Branch edges go first; the edge from a call to the
