@@ -3,7 +3,8 @@
 //
 // It lies at the region's start, in the traced process, so it survives every tracer and is there in
 // forked children too. Layout, all little endian:
-//   BookHeader | BookEntry[count] | wire::ProbeSite[] | the object | trampolines
+//   BookHeader | BookEntry[count] (sites and islands) | wire::ProbeSite[] | the object |
+//   trampolines
 
 #pragma once
 
@@ -12,7 +13,7 @@
 namespace trapline::probes {
 
 inline constexpr std::uint64_t kBookMagic = 0x314b4f4f424c5054;  // "TPLBOOK1"
-inline constexpr std::uint32_t kBookVersion = 2;
+inline constexpr std::uint32_t kBookVersion = 3;
 
 struct BookHeader {
   std::uint64_t magic;
@@ -26,13 +27,14 @@ struct BookHeader {
   std::uint32_t tracer_start;  // its start time in clock ticks after boot, the low half
 };
 
-// A site: the bytes that were there and the ones that we put there.
+// A site or an island: the bytes that were there and the ones that we put there.
 struct BookEntry {
   std::uint64_t site;
   std::uint8_t size;  // of both, at most 5
   std::uint8_t original[5];
   std::uint8_t patched[5];
-  std::uint8_t reserved0[5];
+  std::uint8_t turn;    // when it is restored: see text_patch.h
+  std::uint32_t group;  // those of one group are restored together or not at all
 };
 static_assert(sizeof(BookHeader) == 56 && sizeof(BookEntry) == 24);
 

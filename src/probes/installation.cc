@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "base/check.h"
 #include "probes/in_use.h"
@@ -15,13 +17,35 @@ namespace {
 // One region serves all text within this span, which leaves room to find a gap within a jump's
 // reach (2 GiB).
 constexpr std::uint64_t kRegionSpan = std::uint64_t{1} << 30;
+// Neighbours this far apart are of different groups: no short jump reaches from one to the other.
+// (One region's book holds a group as a whole.)
+constexpr std::uint64_t kGroupSpan = 1024;
 
-// A piece that turns planned bytes into a jump (kArm), or the jump back into what was there.
-Piece arming_piece(const PlacedSite& site) { return {site.site, site.plan->original, site.patch}; }
+enum class Way : std::uint8_t { kArm, kRestore };
 
-Piece restoring_piece(const PlacedSite& site) {
-  return {site.site, site.patch, std::span(site.plan->original).first(site.plan->patch_size)};
+// What turns the planned bytes of a site into jumps, or these back into what was there.
+void add_pieces(const PlacedSite& site, Way way, std::uint32_t group, std::vector<Piece>& pieces) {
+  for (const Overwritten& place : overwritten_by(site)) {
+    if (way == Way::kArm) {
+      pieces.push_back({place.at, place.original, place.patched, group, place.turn});
+    } else {
+      pieces.push_back({place.at, place.patched, place.original.first(place.patched.size()), group,
+                        opposite(place.turn)});
+    }
+  }
 }
+
+// The sites' groups, numbered from 0 on.
+class GroupNumbers {
+ public:
+  std::uint32_t of(const PlacedSite& site) {
+    return known_.try_emplace(site.group, static_cast<std::uint32_t>(known_.size())).first->second;
+  }
+  std::size_t size() const { return known_.size(); }
+
+ private:
+  std::map<std::uint32_t, std::uint32_t> known_;
+};
 
 // A byte inside an instruction of the site; nullopt: all of them have one byte.
 std::optional<QuietByte> quiet_byte(const PlacedSite& placed) {
@@ -43,15 +67,23 @@ Installation::Installation(ModuleCache& modules, const SitePlans& plans,
 
 void Installation::group_sites() {
   std::vector<PlacedSite> all;
+  std::uint32_t groups = 0;
   for (const ModuleSites& module : plans_.modules) {
     const LoadBias bias = modules_.module(module.module).bias;
-    for (const isa::SitePlan& plan : module.sites)
-      all.push_back({&plan, bias.to_remote(plan.site), module.module, {}});
+    std::map<std::uint32_t, std::uint32_t> known;
+    for (const isa::SitePlan& plan : module.sites) {
+      const std::uint32_t group =
+          plan.group == 0 ? groups : known.try_emplace(plan.group, groups).first->second;
+      if (group == groups) ++groups;
+      all.push_back({&plan, bias.to_remote(plan.site), module.module, {}, {}, group});
+    }
   }
   std::ranges::sort(all, {}, &PlacedSite::site);
   for (PlacedSite& site : all) {
     const RemoteAddr end = site.site + site.plan->window_size;
-    if (regions_.empty() || end - regions_.back().text.start > kRegionSpan) {
+    const bool apart = regions_.empty() || (end - regions_.back().text.start > kRegionSpan &&
+                                            site.site - regions_.back().text.end > kGroupSpan);
+    if (apart) {
       regions_.emplace_back();
       regions_.back().contents.object = object_;
       regions_.back().text = {site.site, end};
@@ -66,7 +98,7 @@ std::uint64_t Installation::memory_needed() const {
   for (const Region& region : regions_) {
     bytes += region_bound(region.contents);
     std::vector<Piece> pieces;
-    for (const PlacedSite& site : region.contents.sites) pieces.push_back(arming_piece(site));
+    for (const PlacedSite& site : region.contents.sites) add_pieces(site, Way::kArm, 0, pieces);
     for (const target::AddressRange& pages : pages_of(pieces)) bytes += pages.size();
   }
   return bytes;
@@ -83,12 +115,15 @@ Result<> Installation::reserve(target::RemoteCalls& calls) {
 
 Result<> Installation::prepare(target::Memory& memory, std::span<const ProbeBinding> bindings,
                                std::uint64_t arena_size) {
+  std::vector<std::uint32_t> refused_groups;
   for (Region& region : regions_) {
     TL_CHECK(region.region.has_value());
     RegionImage image = build_region(region.region->range().start, std::move(region.contents),
                                      plans_.uses, bindings, modules_, arena_size);
     for (PlacedSite& site : image.sites) sites_.push_back({std::move(site), State::kWaiting});
     refused_.insert(refused_.end(), image.refused.begin(), image.refused.end());
+    refused_groups.insert(refused_groups.end(), image.refused_groups.begin(),
+                          image.refused_groups.end());
     // Some kernels let only the tracer of a stopped thread write: then arm() does it.
     const auto written = memory.write(region.region->range().start, image.bytes);
     region.written = written.has_value();
@@ -97,8 +132,27 @@ Result<> Installation::prepare(target::Memory& memory, std::span<const ProbeBind
       region.image = std::move(image.bytes);
     }
   }
+  refuse_groups(refused_groups);
   copy_pages(memory);
   return {};
+}
+
+// What leads to a site that is not there is not there either.
+void Installation::refuse_groups(std::span<const std::uint32_t> groups) {
+  for (Site& site : sites_) {
+    if (std::ranges::find(groups, site.placed.group) == groups.end()) continue;
+    site.state = State::kRefused;
+    refuse(site.placed, std::string(isa::to_text(isa::Refusal::kOutOfReach)),
+           "of the code that makes room for it");
+  }
+}
+
+std::vector<Installation::Site*> Installation::sites_in(State state) {
+  std::vector<Site*> found;
+  for (Site& site : sites_) {
+    if (site.state == state) found.push_back(&site);
+  }
+  return found;
 }
 
 void Installation::copy_pages(target::Memory& memory) const {
@@ -120,52 +174,61 @@ Result<ArmReport> Installation::arm(target::StoppedProcess& process) {
     region.written = true;
     region.image = {};
   }
-  std::vector<Site*> waiting;
-  for (Site& site : sites_) {
-    if (site.state == State::kWaiting) waiting.push_back(&site);
-  }
+  const std::vector<Site*> waiting = sites_in(State::kWaiting);
   TL_TRY_ASSIGN(const std::vector<bool> in_use, sites_in_use(process, waiting));
+  GroupNumbers groups;
   std::vector<Piece> pieces;
-  std::vector<Site*> patched;
+  std::vector<std::pair<Site*, std::uint32_t>> patched;
   ArmReport report;
   for (std::size_t i = 0; i < waiting.size(); ++i) {
     if (in_use[i]) {
       ++report.deferred;
       continue;
     }
-    pieces.push_back(arming_piece(waiting[i]->placed));
-    patched.push_back(waiting[i]);
+    patched.emplace_back(waiting[i], groups.of(waiting[i]->placed));
+    add_pieces(waiting[i]->placed, Way::kArm, patched.back().second, pieces);
   }
-  TL_TRY_ASSIGN(const std::vector<bool> replaced, replace_pieces(process.memory(), pieces));
-  for (std::size_t i = 0; i < patched.size(); ++i) {
-    if (replaced[i]) {
-      patched[i]->state = State::kArmed;
+  TL_TRY_ASSIGN(const std::vector<bool> replaced,
+                replace_pieces(process.memory(), std::move(pieces)));
+  for (const auto& [site, group] : patched) {
+    if (replaced[group]) {
+      site->state = State::kArmed;
       ++report.armed;
     } else {
-      patched[i]->state = State::kRefused;
-      refuse(patched[i]->placed, "other bytes in memory than in the file",
+      site->state = State::kRefused;
+      refuse(site->placed, "other bytes in memory than in the file",
              "a debugger's breakpoint, a kernel uprobe, or code that changes itself");
     }
   }
   return report;
 }
 
-// Which windows a thread is in the midst of, or will come back to.
+// Which windows a thread is in the midst of, or will come back to; with them, the others of their
+// groups.
 Result<std::vector<bool>> Installation::sites_in_use(target::StoppedProcess& process,
                                                      const std::vector<Site*>& waiting) {
   std::vector<target::AddressRange> windows;
-  std::vector<target::AddressRange> insides;
+  std::vector<std::pair<target::AddressRange, std::uint32_t>> insides;
   for (const Site* site : waiting) {
     const RemoteAddr start = site->placed.site;
-    windows.push_back({start, start + site->placed.plan->window_size});
-    insides.push_back({start + 1, start + site->placed.plan->window_size});
+    const isa::SitePlan& plan = *site->placed.plan;
+    windows.push_back({start, start + plan.window_size});
+    insides.push_back({{start + 1, start + plan.window_size}, site->placed.group});
+    if (!site->placed.has_island() || plan.island.hosted) continue;
+    const RemoteAddr island = start + (plan.island.at - plan.site);
+    insides.push_back({{island, island + isa::kJumpSize}, site->placed.group});
   }
-  std::vector<bool> in_use(waiting.size(), false);
+  std::ranges::sort(insides);
+  std::vector<target::AddressRange> ranges;
+  for (const auto& [range, group] : insides) ranges.push_back(range);
   TL_TRY(target::move_out(process, windows));
-  TL_TRY_ASSIGN(const target::ScanResult scan, target::scan_threads(process, insides));
+  TL_TRY_ASSIGN(const target::ScanResult scan, target::scan_threads(process, ranges));
+  std::set<std::uint32_t> busy;
   for (const target::ScanHit& hit : scan.hits) {
-    if (is_alive(hit, process.memory())) in_use[hit.range_index] = true;
+    if (is_alive(hit, process.memory())) busy.insert(insides[hit.range_index].second);
   }
+  std::vector<bool> in_use;
+  for (const Site* site : waiting) in_use.push_back(busy.contains(site->placed.group));
   return in_use;
 }
 
@@ -187,18 +250,17 @@ void Installation::refuse(const PlacedSite& site, const std::string& reason,
 }
 
 Result<std::size_t> Installation::disarm(target::StoppedProcess& process) {
+  const std::vector<Site*> armed = sites_in(State::kArmed);
+  GroupNumbers groups;
   std::vector<Piece> pieces;
-  std::vector<Site*> armed;
-  for (Site& site : sites_) {
-    if (site.state != State::kArmed) continue;
-    pieces.push_back(restoring_piece(site.placed));
-    armed.push_back(&site);
-  }
-  TL_TRY_ASSIGN(const std::vector<bool> replaced, replace_pieces(process.memory(), pieces));
+  for (const Site* site : armed)
+    add_pieces(site->placed, Way::kRestore, groups.of(site->placed), pieces);
+  TL_TRY_ASSIGN(const std::vector<bool> replaced,
+                replace_pieces(process.memory(), std::move(pieces)));
   std::size_t left = 0;
-  for (std::size_t i = 0; i < armed.size(); ++i) {
-    if (replaced[i]) {
-      armed[i]->state = State::kRefused;
+  for (Site* site : armed) {
+    if (replaced[groups.of(site->placed)]) {
+      site->state = State::kRefused;
     } else {
       ++left;
     }
@@ -229,7 +291,7 @@ Result<bool> Installation::release(target::StoppedProcess& process) {
 
 std::vector<target::AddressRange> Installation::text_pages(std::uint64_t largest) const {
   std::vector<Piece> pieces;
-  for (const Site& site : sites_) pieces.push_back(arming_piece(site.placed));
+  for (const Site& site : sites_) add_pieces(site.placed, Way::kArm, 0, pieces);
   std::vector<target::AddressRange> parts;
   for (const target::AddressRange& pages : pages_of(pieces)) {
     for (RemoteAddr start = pages.start; start < pages.end; start += largest) {

@@ -118,11 +118,19 @@ std::size_t Leftovers::site_count() const {
   return count;
 }
 
-Result<std::size_t> Leftovers::disarm(target::StoppedProcess& process) {
+// Pieces of the regions' entries; groups are numbered anew, as each region has its own.
+std::vector<Piece> Leftovers::restoring_pieces() const {
   std::vector<const BookEntry*> entries;
+  std::map<const BookEntry*, std::uint32_t> group_of;
+  std::uint32_t groups = 0;
   for (const Region& region : regions_) {
+    std::map<std::uint32_t, std::uint32_t> known;
     for (const BookEntry& entry : region.entries) {
-      if (entry.size != 0 && entry.size <= kMaxPatch) entries.push_back(&entry);
+      if (entry.size == 0 || entry.size > kMaxPatch) continue;
+      const auto [group, fresh] = known.try_emplace(entry.group, groups);
+      if (fresh) ++groups;
+      group_of[&entry] = group->second;
+      entries.push_back(&entry);
     }
   }
   std::ranges::sort(entries, {}, &BookEntry::site);
@@ -131,19 +139,26 @@ Result<std::size_t> Leftovers::disarm(target::StoppedProcess& process) {
     const bool overlaps = !pieces.empty() &&
                           entry->site < pieces.back().at.value() + pieces.back().replacement.size();
     if (overlaps) continue;
-    pieces.push_back({RemoteAddr(entry->site),
-                      std::as_bytes(std::span(entry->patched, entry->size)),
-                      std::as_bytes(std::span(entry->original, entry->size))});
+    const Turn turn = std::min(static_cast<Turn>(entry->turn), Turn::kThird);
+    pieces.push_back(
+        {RemoteAddr(entry->site), std::as_bytes(std::span(entry->patched, entry->size)),
+         std::as_bytes(std::span(entry->original, entry->size)), group_of[entry], turn});
   }
-  TL_TRY_ASSIGN(const std::vector<bool> replaced, replace_pieces(process.memory(), pieces));
+  return pieces;
+}
+
+Result<std::size_t> Leftovers::disarm(target::StoppedProcess& process) {
+  const std::vector<Piece> pieces = restoring_pieces();
+  TL_TRY_ASSIGN(const std::vector<bool> replaced,
+                replace_pieces(process.memory(), pieces, AlreadyThere::kIsFine));
   std::size_t written_over = 0;
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    if (replaced[i]) continue;
+  for (const Piece& piece : pieces) {
+    if (replaced[piece.group]) continue;
     std::array<std::byte, kMaxPatch> there{};
-    const std::span<std::byte> bytes = std::span(there).first(pieces[i].replacement.size());
+    const std::span<std::byte> bytes = std::span(there).first(piece.replacement.size());
     // A place that is unmapped by now, or was never armed, leads nowhere.
-    if (!process.memory().read(pieces[i].at, bytes)) continue;
-    if (!std::ranges::equal(bytes, pieces[i].replacement)) ++written_over;
+    if (!process.memory().read(piece.at, bytes)) continue;
+    if (!std::ranges::equal(bytes, piece.replacement)) ++written_over;
   }
   return written_over;
 }

@@ -17,6 +17,7 @@
 
 #include "base/result.h"
 #include "probes/book.h"
+#include "probes/text_patch.h"
 #include "target/memory.h"
 #include "target/process.h"
 #include "target/stopped.h"
@@ -46,6 +47,8 @@ class Leftovers {
     BookHeader book{};
     std::vector<BookEntry> entries;
   };
+  std::vector<Piece> restoring_pieces() const;  // views into regions_
+
   std::vector<Region> regions_;  // by address
 };
 

@@ -29,6 +29,11 @@ std::size_t point_count(const RegionContents& contents) {
   return count;
 }
 
+std::size_t entry_count(std::span<const PlacedSite> sites) {
+  const auto islands = std::ranges::count_if(sites, &PlacedSite::has_island);
+  return sites.size() + static_cast<std::size_t>(islands);
+}
+
 // Offsets of the parts, from the region's start.
 struct Parts {
   std::uint64_t entries, probe_sites, object, trampolines;
@@ -37,8 +42,8 @@ struct Parts {
 Parts parts_of(const RegionContents& contents) {
   Parts parts{};
   parts.entries = sizeof(BookHeader);
-  parts.probe_sites =
-      align_up(parts.entries + contents.sites.size() * sizeof(BookEntry), alignof(wire::ProbeSite));
+  parts.probe_sites = align_up(parts.entries + entry_count(contents.sites) * sizeof(BookEntry),
+                               alignof(wire::ProbeSite));
   parts.object = align_up(parts.probe_sites + point_count(contents) * sizeof(wire::ProbeSite),
                           kObjectAlignment);
   parts.trampolines = align_up(parts.object + contents.object.size(), kObjectAlignment);
@@ -80,10 +85,10 @@ class Builder {
                                 address_ + at});
     }
     const auto trampoline = isa::encode_trampoline(request);
-    const auto patch = trampoline ? isa::encode_patch(*placed.plan, bias, request.address)
-                                  : Result<std::vector<std::byte>>(trampoline.error());
-    if (!patch) {
-      refuse(placed, patch.error().text());
+    const Result<> patched =
+        trampoline ? patch(placed, bias, request.address) : Result<>(trampoline.error());
+    if (!patched) {
+      refuse(placed, patched.error().text());
       probe_sites_ = first_site;
       return;
     }
@@ -94,8 +99,14 @@ class Builder {
       write_probe_site(first_site + i, uses_[placed.plan->points[i].tag],
                        trampoline->stack_adjust[i]);
     }
-    placed.patch = *patch;
     image_.sites.push_back(std::move(placed));
+  }
+
+  static Result<> patch(PlacedSite& placed, LoadBias bias, RemoteAddr trampoline) {
+    TL_TRY_ASSIGN(placed.patch, isa::encode_patch(*placed.plan, bias, trampoline));
+    if (!placed.has_island()) return {};
+    TL_TRY_ASSIGN(placed.island, isa::encode_island(*placed.plan, bias, trampoline));
+    return {};
   }
 
   void write_probe_site(std::size_t index, const PointUse& use, std::uint32_t stack_adjust) {
@@ -109,6 +120,7 @@ class Builder {
   }
 
   void refuse(const PlacedSite& placed, const std::string& why) {
+    image_.refused_groups.push_back(placed.group);
     for (const isa::PlannedPoint& point : placed.plan->points) {
       image_.refused.push_back({uses_[point.tag].probe, placed.module, placed.site + point.offset,
                                 std::string(isa::to_text(isa::Refusal::kOutOfReach)), why});
@@ -119,7 +131,7 @@ class Builder {
     const auto own = target::read_stat(Pid{getpid()});
     const BookHeader header{kBookMagic,
                             kBookVersion,
-                            static_cast<std::uint32_t>(image_.sites.size()),
+                            static_cast<std::uint32_t>(entry_count(image_.sites)),
                             image_.bytes.size(),
                             arena_,
                             arena_size,
@@ -127,14 +139,19 @@ class Builder {
                             static_cast<std::uint32_t>(getpid()),
                             own ? static_cast<std::uint32_t>(own->start_time) : 0};
     std::memcpy(image_.bytes.data(), &header, sizeof(header));
-    for (std::size_t i = 0; i < image_.sites.size(); ++i) {
-      const PlacedSite& placed = image_.sites[i];
-      BookEntry entry{};
-      entry.site = placed.site.value();
-      entry.size = placed.plan->patch_size;
-      std::memcpy(entry.original, placed.plan->original.data(), entry.size);
-      std::memcpy(entry.patched, placed.patch.data(), entry.size);
-      std::memcpy(image_.bytes.data() + parts_.entries + i * sizeof(entry), &entry, sizeof(entry));
+    std::byte* to = image_.bytes.data() + parts_.entries;
+    for (const PlacedSite& placed : image_.sites) {
+      for (const Overwritten& place : overwritten_by(placed)) {
+        BookEntry entry{};
+        entry.site = place.at.value();
+        entry.size = static_cast<std::uint8_t>(place.patched.size());
+        std::memcpy(entry.original, place.original.data(), entry.size);
+        std::memcpy(entry.patched, place.patched.data(), entry.size);
+        entry.turn = static_cast<std::uint8_t>(opposite(place.turn));
+        entry.group = placed.group;
+        std::memcpy(to, &entry, sizeof(entry));
+        to += sizeof(entry);
+      }
     }
   }
 
@@ -152,6 +169,20 @@ class Builder {
 };
 
 }  // namespace
+
+// A host must have made room before its islands are written, and these before what leads to them.
+std::vector<Overwritten> overwritten_by(const PlacedSite& site) {
+  if (!site.has_island()) return {{site.site, site.plan->original, site.patch, Turn::kFirst}};
+  const isa::Island& island = site.plan->island;
+  const RemoteAddr at = site.site + (island.at - site.plan->site);
+  return {{site.site, site.plan->original, site.patch, Turn::kThird},
+          {at, island.original, site.island, Turn::kSecond}};
+}
+
+Turn opposite(Turn turn) {
+  if (turn == Turn::kSecond) return turn;
+  return turn == Turn::kFirst ? Turn::kThird : Turn::kFirst;
+}
 
 std::uint64_t region_bound(const RegionContents& contents) {
   std::uint64_t size = parts_of(contents).trampolines;

@@ -11,6 +11,7 @@
 #include "base/address.h"
 #include "probes/module_cache.h"
 #include "probes/site_planner.h"
+#include "probes/text_patch.h"
 #include "wire/arena.h"
 
 namespace trapline::probes {
@@ -26,8 +27,24 @@ struct PlacedSite {
   const isa::SitePlan* plan = nullptr;
   RemoteAddr site;
   std::size_t module = 0;
-  std::vector<std::byte> patch;  // plan->patch_size bytes; empty: not encoded yet
+  std::vector<std::byte> patch;        // plan->patch_size bytes; empty: not encoded yet
+  std::vector<std::byte> island = {};  // kJumpSize bytes, where the plan has an island
+  // Those of one group (unique in an installation) are patched and restored together or not at all.
+  std::uint32_t group = 0;
+
+  bool has_island() const { return plan->form == isa::SiteForm::kIsland; }
 };
+
+// What a site writes over: where, when, and what was there. One for the site and one for its
+// island.
+struct Overwritten {
+  RemoteAddr at;
+  std::span<const std::byte> original;  // at least as many bytes as `patched`
+  std::span<const std::byte> patched;   // empty: not encoded yet
+  Turn turn = Turn::kFirst;             // of patching; restoring goes the other way round
+};
+std::vector<Overwritten> overwritten_by(const PlacedSite& site);
+Turn opposite(Turn turn);
 
 struct RegionContents {
   std::vector<PlacedSite> sites;
@@ -39,8 +56,9 @@ std::uint64_t region_bound(const RegionContents& contents);
 
 struct RegionImage {
   std::vector<std::byte> bytes;
-  std::vector<PlacedSite> sites;      // those that could be encoded, with their patches
-  std::vector<RefusedPlace> refused;  // out of reach from here, one a point
+  std::vector<PlacedSite> sites;              // those that could be encoded, with their patches
+  std::vector<RefusedPlace> refused;          // out of reach from here, one a point
+  std::vector<std::uint32_t> refused_groups;  // of these some site is refused
 };
 
 // `bindings` by probe; `uses` by point tag; `header` gives the book's facts, its count is filled in

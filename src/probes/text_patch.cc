@@ -25,36 +25,61 @@ RemoteAddr end_of(const Piece& piece) { return piece.at + piece.expected.size();
 
 std::vector<Run> runs_of(std::span<const Piece> pieces) {
   std::vector<Run> runs;
+  RemoteAddr end;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
-    if (runs.empty() || pieces[i].at - end_of(pieces[i - 1]) > kLargestGap) {
+    if (runs.empty() || (pieces[i].at > end && pieces[i].at - end > kLargestGap)) {
       runs.push_back({i, i, pieces[i].at, {}});
+      end = pieces[i].at;
     }
+    end = std::max(end, end_of(pieces[i]));
     runs.back().last = i + 1;
+    runs.back().bytes.resize(end - runs.back().start);
   }
-  for (Run& run : runs) run.bytes.resize(end_of(pieces[run.last - 1]) - run.start);
   return runs;
 }
 
-}  // namespace
+bool stands(const Run& run, const Piece& piece, std::span<const std::byte> bytes) {
+  return std::memcmp(run.bytes.data() + (piece.at - run.start), bytes.data(), bytes.size()) == 0;
+}
 
-Result<std::vector<bool>> replace_pieces(target::Memory& memory, std::span<const Piece> pieces) {
-  std::vector<bool> replaced(pieces.size(), false);
-  std::vector<Run> runs = runs_of(pieces);
-  std::vector<target::ReadRequest> reads;
-  for (Run& run : runs) reads.push_back({run.start, run.bytes});
-  TL_TRY(memory.read_all(reads));
+Result<> write_turn(target::Memory& memory, std::span<Run> runs, std::span<const Piece> pieces,
+                    const std::vector<bool>& replaced, Turn turn) {
   for (Run& run : runs) {
     bool changed = false;
     for (std::size_t i = run.first; i < run.last; ++i) {
       const Piece& piece = pieces[i];
-      std::byte* at = run.bytes.data() + (piece.at - run.start);
-      if (std::memcmp(at, piece.expected.data(), piece.expected.size()) != 0) continue;
-      std::memcpy(at, piece.replacement.data(), piece.replacement.size());
-      replaced[i] = true;
+      if (piece.turn != turn || !replaced[piece.group]) continue;
+      std::memcpy(run.bytes.data() + (piece.at - run.start), piece.replacement.data(),
+                  piece.replacement.size());
       changed = true;
     }
     if (changed) TL_TRY(memory.write(run.start, run.bytes));
   }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<bool>> replace_pieces(target::Memory& memory, std::vector<Piece> pieces,
+                                         AlreadyThere already_there) {
+  if (pieces.empty()) return std::vector<bool>{};
+  std::ranges::sort(pieces, {}, &Piece::at);
+  std::vector<bool> replaced(std::ranges::max(pieces, {}, &Piece::group).group + 1, true);
+  std::vector<Run> runs = runs_of(pieces);
+  std::vector<target::ReadRequest> reads;
+  for (Run& run : runs) reads.push_back({run.start, run.bytes});
+  TL_TRY(memory.read_all(reads));
+  for (const Run& run : runs) {
+    for (std::size_t i = run.first; i < run.last; ++i) {
+      const Piece& piece = pieces[i];
+      const bool found =
+          stands(run, piece, piece.expected) ||
+          (already_there == AlreadyThere::kIsFine && stands(run, piece, piece.replacement));
+      if (!found) replaced[piece.group] = false;
+    }
+  }
+  for (const Turn turn : {Turn::kFirst, Turn::kSecond, Turn::kThird})
+    TL_TRY(write_turn(memory, runs, pieces, replaced, turn));
   return replaced;
 }
 
@@ -70,7 +95,8 @@ void copy_pages_early(target::Memory& memory, std::span<const QuietByte> bytes) 
   }
 }
 
-std::vector<target::AddressRange> pages_of(std::span<const Piece> pieces) {
+std::vector<target::AddressRange> pages_of(std::vector<Piece> pieces) {
+  std::ranges::sort(pieces, {}, &Piece::at);
   std::vector<target::AddressRange> pages;
   for (const Piece& piece : pieces) {
     const RemoteAddr start(piece.at.value() / kPage * kPage);

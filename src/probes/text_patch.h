@@ -17,17 +17,27 @@
 
 namespace trapline::probes {
 
+// When a piece is written, within the one stop: a jump is never there before what it leads to.
+enum class Turn : std::uint8_t { kFirst, kSecond, kThird };
+
 struct Piece {
   RemoteAddr at;
   std::span<const std::byte>
       expected;  // bytes that must be there, at least as many as the replacement
   std::span<const std::byte> replacement;
+  std::uint32_t group = 0;  // those of one group are replaced together or not at all
+  Turn turn = Turn::kFirst;
 };
 
-// Replaces each piece whose expected bytes are there. `pieces` are sorted by address and do not
-// overlap. Returns, by piece, whether it was replaced. Errors: a page could not be read or written
-// (nothing or all runs before it are written; those pieces are found by reading again).
-Result<std::vector<bool>> replace_pieces(target::Memory& memory, std::span<const Piece> pieces);
+// Whether a piece counts as found where its replacement stands already.
+enum class AlreadyThere : std::uint8_t { kIsForeign, kIsFine };
+
+// Replaces the pieces of each group whose expected bytes are all there. `pieces` come in any order;
+// their replacements do not overlap. Returns, by group (0 to the highest), whether it was replaced.
+// Errors: a page could not be read or written (what was written before that is found by reading
+// again).
+Result<std::vector<bool>> replace_pieces(target::Memory& memory, std::vector<Piece> pieces,
+                                         AlreadyThere already_there = AlreadyThere::kIsForeign);
 
 // A byte of text that nobody but us would ever change: inside an instruction, where no breakpoint
 // is laid.
@@ -42,6 +52,6 @@ struct QuietByte {
 void copy_pages_early(target::Memory& memory, std::span<const QuietByte> bytes);
 
 // The whole pages that the pieces lie in, merged.
-std::vector<target::AddressRange> pages_of(std::span<const Piece> pieces);
+std::vector<target::AddressRange> pages_of(std::vector<Piece> pieces);
 
 }  // namespace trapline::probes

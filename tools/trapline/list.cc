@@ -30,7 +30,8 @@ Places places_of(session::Session& session) {
           const probes::PointUse& use = plans.uses[point.tag];  // a rendezvous's is no probe's
           places.emplace(
               use.probe,
-              fmt::format("inline: +{:#x} ({:#x}), {}-byte jump over {} bytes at {:#x}", use.offset,
+              fmt::format("inline ({}): +{:#x} ({:#x}), {}-byte jump over {} bytes at {:#x}",
+                          isa::to_text(site.form), use.offset,
                           bias.to_remote(site.site + point.offset).value(), site.patch_size,
                           site.window_size, bias.to_remote(site.site).value()));
         }

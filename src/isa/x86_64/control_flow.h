@@ -94,6 +94,9 @@ class ModuleCode {
   bool single_branch_to(LinkAddr at) const;
   // The first function start after `at`, or the end of at's section.
   LinkAddr next_start(LinkAddr at) const;
+  // What no function symbol and no FDE covers just before `start`, which is a function's or FDE's
+  // start or the end of a section; nullopt: nothing is left out there, or nothing precedes it.
+  std::optional<CodeRange> gap_before(LinkAddr start) const;
   Start start_at(LinkAddr at) const;
   // Whether code that begins at the range's begin goes on, by the FDE that starts there, to its
   // end; true where no FDE tells.
@@ -102,6 +105,8 @@ class ModuleCode {
   bool same_section(LinkAddr a, LinkAddr b) const {
     return marks_of(a.value()) != nullptr && marks_of(a.value()) == marks_of(b.value());
   }
+  // The section around `at`; empty: not code.
+  CodeRange section_around(LinkAddr at) const;
   bool in_code(LinkAddr at) const { return !bytes_at(at).empty(); }
   // A code pointer (not a landing pad) strictly inside the range.
   bool pointer_inside(CodeRange range) const;
@@ -112,6 +117,8 @@ class ModuleCode {
   std::optional<CodeRange> unnamed_frame(LinkAddr at) const;
   // The symbol's range around `at`: of those that hold it, the one that starts last.
   std::optional<CodeRange> function_around(LinkAddr at) const;
+  // The same, or where no symbol tells, the FDE's range.
+  std::optional<CodeRange> code_around(LinkAddr at) const;
   CodePointers pointers() const { return input_.pointers; }
   bool read_data(LinkAddr at, std::span<std::byte> out) const;
   std::size_t swept_instructions() const { return swept_; }

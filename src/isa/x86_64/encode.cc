@@ -1,8 +1,10 @@
 #include "isa/x86_64/encode.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
+#include "base/check.h"
 #include "isa/x86_64/assembler.h"
 #include "isa/x86_64/relocate.h"
 
@@ -153,6 +155,15 @@ class Encoder {
   Trampoline result_;
 };
 
+Result<std::vector<std::byte>> encode_jump(RemoteAddr from, RemoteAddr trampoline) {
+  Assembler out(from);
+  if (!out.reaches(trampoline, kJumpSize)) {
+    return Error(ErrorCode::kUnsupported, "the trampoline is out of reach of its site");
+  }
+  out.jump(trampoline);
+  return out.take();
+}
+
 }  // namespace
 
 Boundary boundary_of(const ModuleCode& module, const FunctionCode& function, Linkage linkage) {
@@ -189,15 +200,26 @@ Result<Trampoline> encode_trampoline(const TrampolineRequest& request) {
 Result<std::vector<std::byte>> encode_patch(const SitePlan& plan, LoadBias bias,
                                             RemoteAddr trampoline) {
   Assembler out(bias.to_remote(plan.site));
-  if (plan.form == SiteForm::kTrap) {
-    out.bytes({0xcc});
-    return out.take();
+  switch (plan.form) {
+    case SiteForm::kTrap:
+      out.bytes({0xcc});
+      return out.take();
+    case SiteForm::kIsland: {
+      const auto distance =
+          static_cast<std::int64_t>(plan.island.at - (plan.site + kShortJumpSize));
+      TL_CHECK(distance >= std::numeric_limits<std::int8_t>::min() &&
+               distance <= std::numeric_limits<std::int8_t>::max());
+      out.bytes({0xeb, static_cast<std::uint8_t>(distance)});
+      return out.take();
+    }
+    default:
+      return encode_jump(bias.to_remote(plan.site), trampoline);
   }
-  if (!out.reaches(trampoline, kJumpSize)) {
-    return Error(ErrorCode::kUnsupported, "the trampoline is out of reach of its site");
-  }
-  out.jump(trampoline);
-  return out.take();
+}
+
+Result<std::vector<std::byte>> encode_island(const SitePlan& plan, LoadBias bias,
+                                             RemoteAddr trampoline) {
+  return encode_jump(bias.to_remote(plan.island.at), trampoline);
 }
 
 }  // namespace trapline::isa

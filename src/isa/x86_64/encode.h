@@ -118,9 +118,13 @@ std::size_t trampoline_bound(const SitePlan& plan, std::size_t points);
 // point that is no displaced instruction).
 Result<Trampoline> encode_trampoline(const TrampolineRequest& request);
 
-// The bytes to write at the site: e9 rel32 to the trampoline (kTrap: cc). Error: kUnsupported, out
-// of reach.
+// The bytes to write at the site: e9 rel32 to the trampoline (kIsland: eb rel8 to the island;
+// kTrap: cc). Error: kUnsupported, out of reach.
 Result<std::vector<std::byte>> encode_patch(const SitePlan& plan, LoadBias bias,
                                             RemoteAddr trampoline);
+// The bytes to write at the island: e9 rel32 to the trampoline. Precondition: the plan has one.
+// Error: kUnsupported, out of reach.
+Result<std::vector<std::byte>> encode_island(const SitePlan& plan, LoadBias bias,
+                                             RemoteAddr trampoline);
 
 }  // namespace trapline::isa

@@ -106,6 +106,9 @@ class SnippetMaker {
  public:
   explicit SnippetMaker(unsigned seed) : random_(seed) {}
 
+  // Makes code with this many branches in 16 instructions, in the mean, more.
+  void branch_more(unsigned sixteenths) { more_branches_ = sixteenths; }
+
   // Code for `address`, whose data lies at `data`.
   std::vector<std::byte> make(std::uint64_t address, std::uint64_t data) {
     code_.clear();
@@ -159,6 +162,7 @@ class SnippetMaker {
 
   void one() {
     starts_.push_back(code_.size());
+    if (pick(16) < more_branches_) return branch(0x70 | pick(16));
     static constexpr unsigned kAlu[] = {0x01, 0x09, 0x11, 0x19, 0x21, 0x29, 0x31, 0x39, 0x85, 0x89};
     switch (pick(13)) {
       case 0:
@@ -225,6 +229,7 @@ class SnippetMaker {
   }
 
   std::mt19937_64 random_;
+  unsigned more_branches_ = 0;
   std::vector<std::uint8_t> code_;
   std::vector<std::size_t> starts_;
   std::vector<std::size_t> branches_;
@@ -283,34 +288,39 @@ void expect_same(const Outcome& a, const Outcome& b, const std::string& what) {
   ASSERT_EQ(a.data, b.data) << what;
 }
 
-// Patches the plan at its place with counters in the region; returns the counters.
-Counter* arm(Bench& bench, const SitePlan& plan, std::vector<std::uint32_t>& adjust) {
+// Patches the sites at their places, all points with one counter in the region; returns it.
+Counter* arm(Bench& bench, std::span<SitePlan> plans, std::vector<std::uint32_t>& adjust) {
   const Counter zero{};
   const RemoteAddr counter = bench.region().add(std::as_bytes(std::span(&zero, 1)));
-  TrampolineRequest request{.address = bench.region().next(), .bias = {}, .plan = &plan};
-  for (const PlannedPoint& p : plan.points) {
-    request.points.push_back({.offset = p.offset,
-                              .kind = p.kind,
-                              .save = Save::kAll,
-                              .body = bench.body(),
-                              .probe_site = counter});
+  std::ranges::stable_partition(plans, goes_first);
+  for (const SitePlan& plan : plans) {
+    TrampolineRequest request{.address = bench.region().next(), .bias = {}, .plan = &plan};
+    for (const PlannedPoint& p : plan.points) {
+      request.points.push_back({.offset = p.offset,
+                                .kind = p.kind,
+                                .save = Save::kAll,
+                                .body = bench.body(),
+                                .probe_site = counter});
+    }
+    const auto trampoline = encode_trampoline(request);
+    if (!trampoline) return nullptr;
+    if (!plan.points.empty()) adjust = trampoline->stack_adjust;
+    const RemoteAddr at = bench.region().add(trampoline->bytes);
+    for (const Patch& patch : patches_of(plan, {}, at)) write_patch(patch.at, patch.bytes);
   }
-  const auto trampoline = encode_trampoline(request);
-  if (!trampoline) return nullptr;
-  adjust = trampoline->stack_adjust;
-  const RemoteAddr at = bench.region().add(trampoline->bytes);
-  const auto patch = encode_patch(plan, {}, at);
-  write_patch(plan.site.value(), *patch);
   return reinterpret_cast<Counter*>(counter.value());
 }
 
 TEST(Execute, RandomSnippetsDoTheSame) {
   std::size_t patched = 0;
   std::size_t hit = 0;
+  std::ptrdiff_t islands = 0;
+  std::ptrdiff_t hosts = 0;
   SnippetMaker maker(20250101);
   for (int round = 0; round < 4000; ++round) {
     Bench bench;
     ASSERT_TRUE(bench.valid());
+    maker.branch_more(round < 2000 ? 0 : 5);
     const auto code = maker.make(bench.code(), bench.data());
     bench.load(code);
     IsaTestState start{};
@@ -341,9 +351,11 @@ TEST(Execute, RandomSnippetsDoTheSame) {
       continue;
     }
     std::vector<std::uint32_t> adjust;
-    Counter* counter = arm(bench, set.sites.front(), adjust);
+    Counter* counter = arm(bench, set.sites, adjust);
     ASSERT_NE(counter, nullptr);
     ++patched;
+    islands += std::ranges::count(set.sites, SiteForm::kIsland, &SitePlan::form);
+    hosts += std::ranges::count_if(set.sites, [](const SitePlan& p) { return p.points.empty(); });
     const Outcome after = bench.run(start, fill);
     expect_same(before, after, ", round " + std::to_string(round));
     ASSERT_LE(counter->hits, 1u);
@@ -358,8 +370,11 @@ TEST(Execute, RandomSnippetsDoTheSame) {
       }
     }
   }
-  std::printf("%zu of 4000 snippets patched, %zu hit\n", patched, hit);
+  std::printf("%zu of 4000 snippets patched, %zu hit, %td with an island, %td of them in hosts\n",
+              patched, hit, islands, hosts);
   EXPECT_GT(patched, 2000u);
+  EXPECT_GT(hosts, 30);
+  EXPECT_GT(islands, hosts);
   EXPECT_GT(hit, patched / 2);
 }
 

@@ -167,10 +167,11 @@ struct Counted {
 };
 
 struct Prepared {
-  std::vector<std::pair<std::uint64_t, std::vector<std::byte>>> patches;
+  std::vector<Patch> patches;
   std::vector<Counted> functions;
   std::size_t points = 0;
   std::size_t failed = 0;
+  std::size_t islands = 0;
 };
 
 struct Request {
@@ -219,7 +220,8 @@ Prepared prepare(const TestElf& elf, const ModuleCode& module, LoadBias bias, Co
   const auto body_code = counting_body();
   const RemoteAddr body = arena.add(std::as_bytes(std::span(body_code)));
   const Request all = request_all(elf, module, out);
-  const SiteSet set = plan_sites(module, all.points);
+  SiteSet set = plan_sites(module, all.points);
+  std::ranges::stable_partition(set.sites, goes_first);
   for (const SitePlan& plan : set.sites) {
     TrampolineRequest request{.address = {}, .bias = bias, .plan = &plan};
     for (const PlannedPoint& p : plan.points) {
@@ -238,9 +240,10 @@ Prepared prepare(const TestElf& elf, const ModuleCode& module, LoadBias bias, Co
       ++out.failed;
       continue;
     }
-    const auto patch = encode_patch(plan, bias, arena.add(trampoline->bytes));
-    if (!patch) continue;
-    out.patches.emplace_back(bias.to_remote(plan.site).value(), *patch);
+    std::vector<Patch> patches = patches_of(plan, bias, arena.add(trampoline->bytes));
+    EXPECT_FALSE(patches.empty());
+    std::ranges::move(patches, std::back_inserter(out.patches));
+    if (plan.form == SiteForm::kIsland) ++out.islands;
     out.points += plan.points.size();
     for (std::size_t n = 0; n < plan.points.size(); ++n) {
       const auto* counter = reinterpret_cast<const Counter*>(request.points[n].probe_site.value());
@@ -295,7 +298,7 @@ std::string run_in_child(const Prepared* prepared, const TestElf& elf, LoadBias 
         const std::uint64_t begin = bias.to_remote(s.address).value();
         if (!make_writable(begin, begin + s.bytes.size())) ::_exit(3);
       }
-      for (const auto& [at, bytes] : prepared->patches) write_patch(at, bytes);
+      for (const Patch& patch : prepared->patches) write_patch(patch.at, patch.bytes);
     }
     std::string out = workload();
     if (prepared != nullptr) out += check_counts(*prepared);
@@ -335,7 +338,9 @@ TEST_P(WholeLibraryTest, WorksWithEveryFunctionPatched) {
   const Prepared prepared = prepare(elf, module, bias, arena);
   EXPECT_GT(prepared.patches.size(), 3000u);
   EXPECT_EQ(prepared.failed, 0u);
-  std::printf("%zu points in %zu sites\n", prepared.points, prepared.patches.size());
+  EXPECT_GT(prepared.islands, 10u);
+  std::printf("%zu points, %zu patches, %zu islands\n", prepared.points, prepared.patches.size(),
+              prepared.islands);
   const std::string plain = run_in_child(nullptr, elf, bias);
   ASSERT_GT(plain.size(), 10000u);
   EXPECT_EQ(run_in_child(&prepared, elf, bias), plain);

@@ -14,6 +14,9 @@ namespace {
 // How many instructions a second way of reading the same bytes is followed.
 constexpr int kMaxAside = 64;
 
+// Few functions nest; a long way back would only be paid for by hostile input.
+constexpr int kMaxNested = 16;
+
 bool test_bit(const std::vector<std::uint64_t>& bits, std::uint64_t i) {
   return (bits[i / 64] >> (i % 64) & 1) != 0;
 }
@@ -202,6 +205,12 @@ std::span<const std::byte> ModuleCode::bytes_at(LinkAddr at) const {
   return input_.sections[index].bytes.subspan(at.value() - marks->begin);
 }
 
+CodeRange ModuleCode::section_around(LinkAddr at) const {
+  const Marks* marks = marks_of(at.value());
+  if (marks == nullptr) return {};
+  return {LinkAddr(marks->begin), LinkAddr(marks->end)};
+}
+
 std::optional<LinkAddr> ModuleCode::first_target(LinkAddr begin, LinkAddr end) const {
   const Marks* marks = marks_of(begin.value());
   if (marks == nullptr || end <= begin) return std::nullopt;
@@ -228,6 +237,24 @@ LinkAddr ModuleCode::next_start(LinkAddr at) const {
   if (marks == nullptr) return at;
   const auto it = std::ranges::upper_bound(starts_, at.value());
   return LinkAddr(it == starts_.end() ? marks->end : std::min(*it, marks->end));
+}
+
+std::optional<CodeRange> ModuleCode::gap_before(LinkAddr start) const {
+  const auto it = std::ranges::lower_bound(starts_, start.value());
+  if (it == starts_.begin()) return std::nullopt;
+  const LinkAddr before(*std::prev(it));
+  if (!same_section(before, start - 1)) return std::nullopt;
+  // Whatever covers bytes there covers the last one that is covered.
+  LinkAddr begin = before;
+  for (const auto* ranges : {&input_.functions, &input_.frames}) {
+    auto range = std::ranges::lower_bound(*ranges, start, {}, &CodeRange::begin);
+    for (int steps = 0; range != ranges->begin() && steps < kMaxNested; ++steps) {
+      --range;
+      begin = std::max(begin, range->end);
+    }
+  }
+  if (begin == before || begin >= start) return std::nullopt;
+  return CodeRange{begin, start};
 }
 
 bool ModuleCode::excluded(LinkAddr begin, LinkAddr end) const {
@@ -258,12 +285,17 @@ std::optional<CodeRange> ModuleCode::unnamed_frame(LinkAddr at) const {
 
 std::optional<CodeRange> ModuleCode::function_around(LinkAddr at) const {
   auto it = std::ranges::upper_bound(input_.functions, at, {}, &CodeRange::begin);
-  // Few functions nest; a long way back would only be paid for by hostile input.
-  for (int steps = 0; it != input_.functions.begin() && steps < 16; ++steps) {
+  for (int steps = 0; it != input_.functions.begin() && steps < kMaxNested; ++steps) {
     --it;
     if (it->contains(at)) return *it;
   }
   return std::nullopt;
+}
+
+std::optional<CodeRange> ModuleCode::code_around(LinkAddr at) const {
+  if (const auto function = function_around(at)) return function;
+  const CodeRange* const frame = frame_around(at + 1);
+  return frame != nullptr && frame->contains(at) ? std::optional(*frame) : std::nullopt;
 }
 
 bool ModuleCode::read_data(LinkAddr at, std::span<std::byte> out) const {

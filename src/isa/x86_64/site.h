@@ -5,7 +5,8 @@
 // bytes are there; where the function ends first, the padding after it is taken too
 // (kJump5Padding); where that is not enough either, as for most `ret`s, the window starts some
 // instructions before the point, which run in the trampoline before the probe does. Windows that
-// meet are merged: one window, several points.
+// meet are merged: one window, several points. Where a window of five bytes cannot be had, a short
+// jump leads to an island nearby (short_site.h).
 // Where nothing fits, the point is refused with the reason. Nothing is ever left out silently.
 //
 // CET: a window starts after an endbr64 when that fits. Linux does not enforce IBT for user code
@@ -28,6 +29,7 @@
 namespace trapline::isa {
 
 inline constexpr std::size_t kJumpSize = 5;
+inline constexpr std::size_t kShortJumpSize = 2;
 inline constexpr std::size_t kMaxWindow = 128;  // merged windows included
 
 enum class PointKind : std::uint8_t {
@@ -47,8 +49,10 @@ struct PointRequest {
 enum class SiteForm : std::uint8_t {
   kJump5,         // whole instructions only
   kJump5Padding,  // the last bytes of the jump lie in padding
+  kIsland,        // a two-byte jump to an island, which holds the jump of five bytes
   kTrap,          // one instruction, int3 over its first byte; see plan_trap_site
 };
+std::string_view to_text(SiteForm form);  // "jump", "padding", "island", "trap"
 
 struct PlannedPoint {
   std::uint8_t offset = 0;  // of the point's instruction from the window's start
@@ -56,17 +60,27 @@ struct PlannedPoint {
   std::uint32_t tag = 0;
 };
 
+// Where a short jump leads.
+struct Island {
+  LinkAddr at;
+  std::vector<std::byte> original;  // kJumpSize bytes, to be compared and replaced
+  bool hosted = false;              // in the window of another site of the group, else in padding
+};
+
 struct SitePlan {
   LinkAddr site;  // start of the window
   SiteForm form = SiteForm::kJump5;
-  std::uint8_t patch_size = 0;  // bytes to overwrite, from `site`: 5, or 1 for kTrap
+  std::uint8_t patch_size = 0;  // bytes to overwrite, from `site`: 5, 2 for kIsland, 1 for kTrap
   std::uint8_t code_size = 0;   // bytes of the displaced instructions
   std::uint8_t window_size =
       0;  // max(patch_size, code_size): no PC may be strictly inside when patching
   bool covers_endbr = false;
   std::vector<std::byte> original;  // window_size bytes, to be compared with memory before patching
   std::vector<Instruction> displaced;  // by address (link addresses)
-  std::vector<PlannedPoint> points;    // by offset, entry points first, then by tag
+  std::vector<PlannedPoint> points;    // by offset, entry points first, then by tag; none: a host
+  Island island;                       // kIsland only
+  // Sites of one number (within the module, not 0) are patched and restored together or not at all.
+  std::uint32_t group = 0;
 };
 
 enum class Refusal : std::uint8_t {
@@ -97,7 +111,7 @@ struct RefusedPoint {
 };
 
 struct SiteSet {
-  std::vector<SitePlan> sites;  // by address; windows do not overlap
+  std::vector<SitePlan> sites;  // by address; windows and islands in padding do not overlap
   std::vector<RefusedPoint> refused;
 };
 

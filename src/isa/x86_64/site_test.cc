@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "isa/x86_64/test_code.h"
 
 namespace trapline::isa {
@@ -174,6 +176,110 @@ TEST(Site, PointsThatAreNoInstructions) {
   TestModule m({0x55, 0x48, 0x89, 0xe5, 0x90, 0xc9, 0xc3});
   expect_refused(m.plan(2, PointKind::kInstruction), Refusal::kUndecodable);
   expect_refused(m.plan(0x1000, PointKind::kInstruction), Refusal::kNotCode);
+}
+
+const SitePlan* island_site(const SiteSet& set) {
+  const auto it = std::ranges::find(set.sites, SiteForm::kIsland, &SitePlan::form);
+  return it == set.sites.end() ? nullptr : &*it;
+}
+
+// je 5; js 5; pop rbx; 5: pop rbp; ret. The ret's window starts at 5 and has two bytes.
+#define SHORT_RETURN 0x74, 0x03, 0x78, 0x01, 0x5b, 0x5d, 0xc3
+
+TEST(Site, IslandInPadding) {
+  TestModule m({SHORT_RETURN, 0xcc, 0xcc, 0xcc}, 7);
+  // Room for a jump of five bytes right there.
+  EXPECT_EQ(island_site(m.plan(6, PointKind::kReturn)), nullptr);
+  ModuleInput input;
+  input.functions.push_back({LinkAddr(kBase + 7), LinkAddr(kBase + 10)});
+  // Another function follows at once, and only then comes padding.
+  TestModule far({SHORT_RETURN, 0x31, 0xc0, 0xc3, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc}, 7,
+                 std::move(input));
+  const SiteSet set = far.plan(6, PointKind::kReturn);
+  const SitePlan* site = island_site(set);
+  ASSERT_NE(site, nullptr);
+  EXPECT_EQ(set.sites.size(), 1u);
+  EXPECT_EQ(site->site.value() - kBase, 5u);
+  EXPECT_EQ(site->patch_size, 2);
+  EXPECT_EQ(site->window_size, 2);
+  EXPECT_EQ(site->points[0].offset, 1);
+  EXPECT_EQ(site->island.at.value() - kBase, 10u);
+  EXPECT_EQ(site->island.original, make_bytes({0xcc, 0xcc, 0xcc, 0xcc, 0xcc}));
+  EXPECT_FALSE(site->island.hosted);
+  EXPECT_NE(site->group, 0u);
+}
+
+TEST(Site, NoIslandWhereControlMayCome) {
+  const auto refused_with = [](std::initializer_list<int> code, ModuleInput input) {
+    input.functions.push_back({LinkAddr(kBase + 7), LinkAddr(kBase + 10)});
+    TestModule m(code, 7, std::move(input));
+    return island_site(m.plan(6, PointKind::kReturn)) == nullptr;
+  };
+  // The function before the padding runs on into it.
+  EXPECT_TRUE(refused_with({SHORT_RETURN, 0x31, 0xc0, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90}, {}));
+  // Something points into it.
+  ModuleInput pointed;
+  pointed.code_pointers.push_back(LinkAddr(kBase + 12));
+  EXPECT_TRUE(
+      refused_with({SHORT_RETURN, 0x31, 0xc0, 0xc3, 0x90, 0x90, 0x90, 0x90, 0x90}, pointed));
+  // It is no padding.
+  EXPECT_TRUE(refused_with({SHORT_RETURN, 0x31, 0xc0, 0xc3, 0x90, 0x90, 0x90, 0x90, 0x55}, {}));
+  ModuleInput excluded;
+  excluded.excluded.push_back({LinkAddr(kBase + 14), LinkAddr(kBase + 18)});
+  EXPECT_TRUE(
+      refused_with({SHORT_RETURN, 0x31, 0xc0, 0xc3, 0x90, 0x90, 0x90, 0x90, 0x90}, excluded));
+}
+
+TEST(Site, IslandsDoNotShareTheirBytes) {
+  // Two functions of two bytes each between the padding: only one island fits into it.
+  ModuleInput input;
+  input.functions.push_back({LinkAddr(kBase + 7), LinkAddr(kBase + 10)});
+  TestModule m({SHORT_RETURN, 0x5b, 0x5d, 0xc3, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0x55}, 7,
+               std::move(input));
+  const FunctionCode second =
+      analyze_function(m.module(), {LinkAddr(kBase + 7), LinkAddr(kBase + 10)});
+  const std::vector<PointRequest> points{
+      {.at = LinkAddr(kBase + 6), .kind = PointKind::kReturn, .function = &m.function(), .tag = 1},
+      {.at = LinkAddr(kBase + 7), .kind = PointKind::kEntry, .function = &second, .tag = 2}};
+  const SiteSet set = plan_sites(m.module(), points);
+  // The second function's jump takes the padding; nothing is left for an island.
+  ASSERT_EQ(set.sites.size(), 1u);
+  EXPECT_EQ(set.sites[0].form, SiteForm::kJump5Padding);
+  ASSERT_EQ(set.refused.size(), 1u);
+  EXPECT_EQ(set.refused[0].point.tag, 1u);
+}
+
+TEST(Site, IslandInAHost) {
+  // Twelve bytes of straight code, then a short return without padding.
+  TestModule m({0x48, 0x89, 0xf8, 0x48, 0x89, 0xfa, 0x48, 0x89, 0xf9, 0x48, 0x85, 0xf8,  //
+                SHORT_RETURN, 0x55},
+               19);
+  const SiteSet set = m.plan(18, PointKind::kReturn);
+  EXPECT_TRUE(set.refused.empty());
+  ASSERT_EQ(set.sites.size(), 2u);
+  const SitePlan& host = set.sites[0];
+  const SitePlan& site = set.sites[1];
+  EXPECT_EQ(host.form, SiteForm::kJump5);
+  EXPECT_TRUE(host.points.empty());
+  EXPECT_EQ(host.site.value() - kBase, 0u);
+  EXPECT_GE(host.window_size, 10);
+  EXPECT_EQ(site.form, SiteForm::kIsland);
+  EXPECT_TRUE(site.island.hosted);
+  EXPECT_EQ(site.island.at, host.site + 5);
+  EXPECT_EQ(site.group, host.group);
+  EXPECT_NE(site.group, 0u);
+}
+
+TEST(Site, ShortEntryBeforeALoop) {
+  // mov rax,rdi; 3: dec rdi; jne 3; ret; padding
+  TestModule m({0x48, 0x89, 0xf8, 0x48, 0xff, 0xcf, 0x75, 0xfb, 0xc3, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc},
+               9);
+  const SiteSet set = m.plan(0, PointKind::kEntry);
+  const SitePlan* site = island_site(set);
+  ASSERT_NE(site, nullptr);
+  EXPECT_EQ(site->code_size, 3);
+  EXPECT_EQ(site->displaced.size(), 1u);
+  EXPECT_EQ(site->island.at.value() - kBase, 9u);
 }
 
 TEST(Site, EveryPointIsAnsweredOnce) {

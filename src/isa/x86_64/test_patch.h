@@ -98,4 +98,26 @@ inline void write_patch(std::uint64_t at, std::span<const std::byte> bytes) {
   for (std::size_t n = 0; n < bytes.size(); ++n) to[n] = bytes[n];
 }
 
+struct Patch {
+  std::uint64_t at = 0;
+  std::vector<std::byte> bytes;
+};
+
+// What is to be written for a site, in this order: its island, then the site. Empty: out of reach.
+inline std::vector<Patch> patches_of(const SitePlan& plan, LoadBias bias, RemoteAddr trampoline) {
+  std::vector<Patch> out;
+  if (plan.form == SiteForm::kIsland) {
+    const auto island = encode_island(plan, bias, trampoline);
+    if (!island) return {};
+    out.push_back({bias.to_remote(plan.island.at).value(), *island});
+  }
+  const auto patch = encode_patch(plan, bias, trampoline);
+  if (!patch) return {};
+  out.push_back({bias.to_remote(plan.site).value(), *patch});
+  return out;
+}
+
+// The order in which sites are patched: hosts before what they host.
+inline bool goes_first(const SitePlan& plan) { return plan.form != SiteForm::kIsland; }
+
 }  // namespace trapline::isa
