@@ -68,6 +68,26 @@ void print(const char* what, const char* kind, const Tally& tally) {
     std::printf("reason %s %zu %s\n", kind, count, reason.c_str());
 }
 
+struct Placed {
+  isa::PointKind kind = isa::PointKind::kEntry;
+  std::string form;
+};
+
+// By tag. A return has several points where the ways to it are probed.
+std::map<std::uint32_t, Placed> placed(const probes::SitePlans& plans) {
+  std::map<std::uint32_t, Placed> all;
+  for (const probes::ModuleSites& module : plans.modules) {
+    for (const isa::SitePlan& site : module.sites) {
+      for (const isa::PlannedPoint& point : site.points) {
+        const auto [place, fresh] =
+            all.try_emplace(point.tag, point.kind, std::string(isa::to_text(site.form)));
+        if (!fresh || point.kind == isa::PointKind::kFallThrough) place->second.form = "ways";
+      }
+    }
+  }
+  return all;
+}
+
 Result<> run(const std::string& path, bool verbose) {
   TL_TRY_ASSIGN(probes::ModuleCache modules, open_file(path));
   probes::FunctionPattern pattern;
@@ -80,14 +100,10 @@ Result<> run(const std::string& path, bool verbose) {
   }
   const probes::SitePlans plans = probes::plan_probes(modules, wanted, probes::ShadowStack::kNo);
   std::map<std::string, Tally> places;
-  for (const probes::ModuleSites& module : plans.modules) {
-    for (const isa::SitePlan& site : module.sites) {
-      for (const isa::PlannedPoint& point : site.points) {
-        Tally& tally = places[kind_name(point.kind)];
-        ++tally.asked;
-        ++tally.forms[std::string(isa::to_text(site.form))];
-      }
-    }
+  for (const auto& [tag, place] : placed(plans)) {
+    Tally& tally = places[kind_name(place.kind)];
+    ++tally.asked;
+    ++tally.forms[place.form];
   }
   std::map<std::uint32_t, const probes::RefusedPlace*> refused_probes;
   for (const probes::RefusedPlace& refused : plans.refused) {

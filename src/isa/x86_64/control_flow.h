@@ -18,6 +18,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "base/address.h"
@@ -92,6 +93,9 @@ class ModuleCode {
   std::optional<LinkAddr> first_target(LinkAddr begin, LinkAddr end) const;
   // Exactly one direct branch of the module goes to `at`, and nothing else is known to.
   bool single_branch_to(LinkAddr at) const;
+  // How many direct branches of the module go to the `ret` at `at`; nullopt: something else may
+  // lead there too, or it is no ret.
+  std::optional<std::uint32_t> branches_to_return(LinkAddr at) const;
   // The first function start after `at`, or the end of at's section.
   LinkAddr next_start(LinkAddr at) const;
   // What no function symbol and no FDE covers just before `start`, which is a function's or FDE's
@@ -135,6 +139,7 @@ class ModuleCode {
   const Marks* marks_of(std::uint64_t at) const;
   Marks* marks_of(std::uint64_t at);
   void mark(std::uint64_t at, Mark what);
+  bool is_return(LinkAddr at) const;
   void sweep(const CodeSection& section);
   std::size_t resume_at(const CodeSection& section, std::uint64_t start, std::size_t pos,
                         std::uint64_t stumbled);
@@ -146,6 +151,7 @@ class ModuleCode {
   std::vector<Marks> marks_;              // in the order of input_.sections, sorted by address
   std::vector<std::uint64_t> starts_;     // of functions and frames, sorted, unique
   std::vector<std::uint64_t> misplaced_;  // Start::kNoInstruction; sorted
+  std::unordered_map<std::uint64_t, std::uint32_t> return_branches_;  // by the ret's address
   std::size_t swept_ = 0;
 };
 

@@ -27,7 +27,9 @@ Save effective_save(const TrampolinePoint& point, const Instruction& i) {
   return needed && point.save == Save::kNothing ? Save::kRegisters : point.save;
 }
 
-bool passes_rax(PointKind kind) { return kind == PointKind::kReturn || kind == PointKind::kTail; }
+bool passes_rax(PointKind kind) {
+  return kind == PointKind::kReturn || kind == PointKind::kTail || kind == PointKind::kFallThrough;
+}
 
 class Encoder {
  public:

@@ -109,6 +109,9 @@ class SnippetMaker {
   // Makes code with this many branches in 16 instructions, in the mean, more.
   void branch_more(unsigned sixteenths) { more_branches_ = sixteenths; }
 
+  // Makes code that another function follows at once, not padding.
+  void pack(bool packed) { packed_ = packed; }
+
   // Code for `address`, whose data lies at `data`.
   std::vector<std::byte> make(std::uint64_t address, std::uint64_t data) {
     code_.clear();
@@ -120,7 +123,8 @@ class SnippetMaker {
     close_branches();
     starts_.push_back(code_.size());
     put({0xc3});
-    while (code_.size() % 16 != 0) put({0xcc});
+    put({packed_ ? 0x55u : 0xccu});
+    while (code_.size() % 16 != 0) put({packed_ ? 0x55u : 0xccu});
     return std::as_bytes(std::span(code_)).empty() ? std::vector<std::byte>{} : to_bytes();
   }
   const std::vector<std::size_t>& starts() const { return starts_; }
@@ -230,6 +234,7 @@ class SnippetMaker {
 
   std::mt19937_64 random_;
   unsigned more_branches_ = 0;
+  bool packed_ = false;
   std::vector<std::uint8_t> code_;
   std::vector<std::size_t> starts_;
   std::vector<std::size_t> branches_;
@@ -314,6 +319,7 @@ Counter* arm(Bench& bench, std::span<SitePlan> plans, std::vector<std::uint32_t>
 TEST(Execute, RandomSnippetsDoTheSame) {
   std::size_t patched = 0;
   std::size_t hit = 0;
+  std::size_t by_ways = 0;
   std::ptrdiff_t islands = 0;
   std::ptrdiff_t hosts = 0;
   SnippetMaker maker(20250101);
@@ -321,6 +327,8 @@ TEST(Execute, RandomSnippetsDoTheSame) {
     Bench bench;
     ASSERT_TRUE(bench.valid());
     maker.branch_more(round < 2000 ? 0 : 5);
+    const bool packed = round >= 3000;
+    maker.pack(packed);
     const auto code = maker.make(bench.code(), bench.data());
     bench.load(code);
     IsaTestState start{};
@@ -334,10 +342,12 @@ TEST(Execute, RandomSnippetsDoTheSame) {
     const CodeRange range{LinkAddr(bench.code()),
                           LinkAddr(bench.code() + maker.starts().back() + 1)};
     input.functions.push_back(range);
+    if (packed) input.functions.push_back({range.end, LinkAddr(bench.code() + code.size())});
     const ModuleCode module(std::move(input));
     const FunctionCode function = analyze_function(module, range);
-    const std::size_t where =
+    const std::size_t some =
         maker.starts()[maker.pick(static_cast<unsigned>(maker.starts().size()))];
+    const std::size_t where = packed && maker.pick(2) != 0 ? maker.starts().back() : some;
     const bool is_ret = where == maker.starts().back();
     const PointRequest point{.at = range.begin + where,
                              .kind = where == 0 ? PointKind::kEntry
@@ -354,6 +364,9 @@ TEST(Execute, RandomSnippetsDoTheSame) {
     Counter* counter = arm(bench, set.sites, adjust);
     ASSERT_NE(counter, nullptr);
     ++patched;
+    std::size_t points = 0;
+    for (const SitePlan& plan : set.sites) points += plan.points.size();
+    if (points > 1) ++by_ways;
     islands += std::ranges::count(set.sites, SiteForm::kIsland, &SitePlan::form);
     hosts += std::ranges::count_if(set.sites, [](const SitePlan& p) { return p.points.empty(); });
     const Outcome after = bench.run(start, fill);
@@ -370,11 +383,12 @@ TEST(Execute, RandomSnippetsDoTheSame) {
       }
     }
   }
-  std::printf("%zu of 4000 snippets patched, %zu hit, %td with an island, %td of them in hosts\n",
-              patched, hit, islands, hosts);
+  std::printf("%zu of 4000 patched, %zu hit, %zu by ways, %td islands, %td hosts\n", patched, hit,
+              by_ways, islands, hosts);
   EXPECT_GT(patched, 2000u);
   EXPECT_GT(hosts, 30);
   EXPECT_GT(islands, hosts);
+  EXPECT_GT(by_ways, 30u);
   EXPECT_GT(hit, patched / 2);
 }
 

@@ -154,11 +154,12 @@ Library find_library(const char* part) {
 struct Counted {
   std::string name;
   const Counter* entry = nullptr;
-  std::vector<const Counter*> exits = {};
+  std::vector<const Counter*> exits = {};  // several for a return whose ways are probed
+  std::set<std::uint32_t> exit_tags = {};
   std::size_t exits_wanted = 0;
   bool shared = false;
 
-  bool complete() const { return entry != nullptr && !shared && exits.size() == exits_wanted; }
+  bool complete() const { return entry != nullptr && !shared && exit_tags.size() == exits_wanted; }
   std::uint64_t left() const {
     std::uint64_t sum = 0;
     for (const Counter* c : exits) sum += c->hits;
@@ -252,6 +253,7 @@ Prepared prepare(const TestElf& elf, const ModuleCode& module, LoadBias bias, Co
         function.entry = counter;
       } else {
         function.exits.push_back(counter);
+        function.exit_tags.insert(plan.points[n].tag);
       }
     }
   }

@@ -14,6 +14,9 @@ namespace {
 // How many instructions a second way of reading the same bytes is followed.
 constexpr int kMaxAside = 64;
 
+// In the count of branches to a ret: a call, an address in data, a landing pad.
+constexpr std::uint32_t kOtherWay = 1u << 24;
+
 // Few functions nest; a long way back would only be paid for by hostile input.
 constexpr int kMaxNested = 16;
 
@@ -98,6 +101,17 @@ void ModuleCode::mark(std::uint64_t at, Mark what) {
   if (what != Mark::kBranch || test_bit(marks->once, bit)) set_bit(marks->again, bit);
   set_bit(marks->once, bit);
   if (what == Mark::kCall) set_bit(marks->called, bit);
+  if (is_return(LinkAddr(at))) return_branches_[at] += what == Mark::kBranch ? 1 : kOtherWay;
+}
+
+// By its first bytes: c3 ret, c2 ret imm16, f3 c3 and f2 c3 (a prefix that does nothing, or bnd).
+bool ModuleCode::is_return(LinkAddr at) const {
+  const auto bytes = bytes_at(at);
+  const auto value = [&](std::size_t n) {
+    return n < bytes.size() ? std::to_integer<unsigned>(bytes[n]) : 0;
+  };
+  const bool prefixed = value(0) == 0xf2 || value(0) == 0xf3;
+  return value(0) == 0xc2 || value(prefixed ? 1 : 0) == 0xc3;
 }
 
 // What one instruction tells. Calls and addresses count as "again": their targets are never taken
@@ -225,6 +239,14 @@ bool ModuleCode::single_branch_to(LinkAddr at) const {
   if (marks == nullptr) return false;
   const std::uint64_t bit = at.value() - marks->begin;
   return test_bit(marks->once, bit) && !test_bit(marks->again, bit);
+}
+
+std::optional<std::uint32_t> ModuleCode::branches_to_return(LinkAddr at) const {
+  const auto it = return_branches_.find(at.value());
+  if (it == return_branches_.end())
+    return is_return(at) ? std::optional<std::uint32_t>(0) : std::nullopt;
+  if (it->second >= kOtherWay) return std::nullopt;
+  return it->second;
 }
 
 bool ModuleCode::is_called(LinkAddr at) const {

@@ -81,7 +81,9 @@ void Relocator::mark(std::size_t index) {
 // to it goes to the patched site, comes back here and fires its probes, as it should.
 std::optional<std::size_t> Relocator::inside(RemoteAddr target) const {
   const std::uint64_t link = bias_.to_link(target).value();
-  for (std::size_t n = 1; n < plan_.displaced.size(); ++n) {
+  // An instruction that stays is where it was.
+  const std::size_t moved = plan_.displaced.size() - (plan_.keeps_last ? 1 : 0);
+  for (std::size_t n = 1; n < moved; ++n) {
     if (plan_.displaced[n].address == link) return n;
   }
   return std::nullopt;

@@ -4,9 +4,11 @@
 #include <iterator>
 #include <optional>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "isa/x86_64/relocate.h"
+#include "isa/x86_64/return_ways.h"
 #include "isa/x86_64/short_site.h"
 #include "isa/x86_64/window.h"
 
@@ -34,6 +36,8 @@ void merge(SitePlan& a, const SitePlan& b) {
   a.code_size =
       static_cast<std::uint8_t>(std::max<std::uint64_t>(a.code_size, distance + b.code_size));
   a.form = a.window_size > a.code_size ? SiteForm::kJump5Padding : SiteForm::kJump5;
+  // A ret that stays is the last of any window that holds it, as branches lead to it.
+  a.keeps_last = a.keeps_last || b.keeps_last;
   for (PlannedPoint point : b.points) {
     point.offset = static_cast<std::uint8_t>(point.offset + distance);
     a.points.push_back(point);
@@ -49,13 +53,21 @@ void sort_points(SitePlan& plan) {
 
 struct Candidate {
   SitePlan plan;
-  std::vector<const PointRequest*> requests;
+  const PointRequest* request = nullptr;
 };
 
-// Merges windows that meet, in order of address; one that cannot be merged gives its points up.
-void merge_windows(std::vector<Candidate> candidates, SiteSet& out) {
+using Unplaced = std::vector<std::pair<const PointRequest*, Obstacle>>;
+
+// What came of all points together: `sites` by address.
+struct Outcome {
+  std::vector<SitePlan> sites;
+  Unplaced refused;
+};
+
+// Merges windows that meet, in order of address; one that cannot be merged gives its point up.
+void merge_windows(std::vector<Candidate> candidates, Outcome& out) {
   std::ranges::sort(candidates, {},
-                    [](const Candidate& c) { return std::pair(c.plan.site, c.requests.front()); });
+                    [](const Candidate& c) { return std::pair(c.plan.site, c.request); });
   for (Candidate& c : candidates) {
     SitePlan* last = out.sites.empty() ? nullptr : &out.sites.back();
     if (last == nullptr || c.plan.site >= last->site + last->window_size) {
@@ -63,43 +75,117 @@ void merge_windows(std::vector<Candidate> candidates, SiteSet& out) {
     } else if (can_merge(*last, c.plan)) {
       merge(*last, c.plan);
     } else {
-      for (const PointRequest* request : c.requests) {
-        const Obstacle obstacle{Refusal::kTooLong, last->site};
-        out.refused.push_back(
-            {*request, obstacle.reason, obstacle.where, describe(*request, obstacle)});
-      }
+      out.refused.emplace_back(c.request, Obstacle{Refusal::kTooLong, last->site});
     }
   }
 }
 
-using Unplaced = std::vector<std::pair<const PointRequest*, Obstacle>>;
+// A point that got no window of its own may lie in another's.
+bool place_in_existing(const PointRequest& request, std::vector<SitePlan>& sites) {
+  auto it = std::ranges::upper_bound(sites, request.at, {}, &SitePlan::site);
+  if (it == sites.begin() || !holds(*--it, request)) return false;
+  add_point(*it, request);
+  return true;
+}
 
 // What no five-byte jump fits at.
-void place_short(const ModuleCode& module, const Unplaced& unplaced, SiteSet& out) {
+void place_short(const ModuleCode& module, const Unplaced& unplaced, Outcome& out) {
   if (unplaced.empty()) return;
   std::vector<const PointRequest*> points;
   for (const auto& [point, obstacle] : unplaced) points.push_back(point);
   ShortSites short_sites(module, out.sites);
-  for (const std::size_t n : short_sites.place(points)) {
-    const auto& [point, obstacle] = unplaced[n];
-    out.refused.push_back({*point, obstacle.reason, obstacle.where, describe(*point, obstacle)});
-  }
+  for (const std::size_t n : short_sites.place(points)) out.refused.push_back(unplaced[n]);
   std::ranges::move(short_sites.take(), std::back_inserter(out.sites));
   std::ranges::sort(out.sites, {}, &SitePlan::site);
 }
 
-// A point that got no window of its own may lie in another's.
-bool place_in_existing(const PointRequest& request, std::vector<SitePlan>& sites) {
-  if (request.kind == PointKind::kReturn || request.kind == PointKind::kTail) {
-    if (exits_refused(*request.function)) return false;
+// All points of a module. A return that finds no place is replaced by the ways to it, if these are
+// known and all find theirs.
+class Planner {
+ public:
+  Planner(const ModuleCode& module, std::span<const PointRequest> points)
+      : module_(module), points_(points), ways_(points.size()), given_up_(points.size(), false) {
+    for (const PointRequest& point : points) attempts_.push_back(attempt(point));
   }
-  auto it = std::ranges::upper_bound(sites, request.at, {}, &SitePlan::site);
-  if (it == sites.begin()) return false;
-  --it;
-  if (!displaces(*it, request.at)) return false;
-  add_point(*it, request);
-  return true;
-}
+
+  // Each round but the last replaces a return by its ways or gives these up for good.
+  SiteSet run() {
+    Outcome outcome = round();
+    while (change_course(outcome)) outcome = round();
+    SiteSet out;
+    for (const auto& [point, obstacle] : outcome.refused)
+      out.refused.push_back({*point, obstacle.reason, obstacle.where, describe(*point, obstacle)});
+    out.sites = std::move(outcome.sites);
+    for (SitePlan& plan : out.sites) sort_points(plan);
+    return out;
+  }
+
+ private:
+  // A way's point leads back to the return that it stands for.
+  struct Way {
+    PointRequest point;
+    Attempt attempt;
+  };
+
+  Attempt attempt(const PointRequest& point) const {
+    return WindowFinder(module_, *point.function).for_jump(point);
+  }
+
+  Outcome round() {
+    Outcome out;
+    std::vector<Candidate> candidates;
+    Unplaced unplaced;
+    owner_.clear();
+    const auto add = [&](std::size_t owner, const PointRequest& point, const Attempt& attempt) {
+      owner_[&point] = owner;
+      if (!attempt.window) {
+        unplaced.emplace_back(&point, attempt.obstacle);
+        return;
+      }
+      candidates.push_back({make_plan(module_, *point.function, *attempt.window), &point});
+      add_point(candidates.back().plan, point);
+    };
+    for (std::size_t n = 0; n < points_.size(); ++n) {
+      if (ways_[n].empty()) add(n, points_[n], attempts_[n]);
+      for (const Way& way : ways_[n]) add(n, way.point, way.attempt);
+    }
+    merge_windows(std::move(candidates), out);
+    std::erase_if(unplaced, [&](const auto& u) { return place_in_existing(*u.first, out.sites); });
+    place_short(module_, unplaced, out);
+    return out;
+  }
+
+  bool change_course(const Outcome& outcome) {
+    bool changed = false;
+    for (const auto& [point, obstacle] : outcome.refused) {
+      const std::size_t n = owner_.at(point);
+      if (given_up_[n]) continue;
+      if (point != &points_[n]) {  // one of its ways
+        given_up_[n] = true;
+        changed = true;
+        continue;
+      }
+      const auto ways = ways_to_return(module_, *point);
+      if (!ways || ways->empty()) {
+        given_up_[n] = true;
+        continue;
+      }
+      for (const PointRequest& way : *ways) ways_[n].push_back({way, attempt(way)});
+      changed = true;
+    }
+    for (std::size_t n = 0; changed && n < points_.size(); ++n) {
+      if (given_up_[n]) ways_[n].clear();
+    }
+    return changed;
+  }
+
+  const ModuleCode& module_;
+  std::span<const PointRequest> points_;
+  std::vector<Attempt> attempts_;
+  std::vector<std::vector<Way>> ways_;  // by point; empty: the point itself
+  std::vector<bool> given_up_;
+  std::unordered_map<const PointRequest*, std::size_t> owner_;  // index in points_
+};
 
 }  // namespace
 
@@ -160,24 +246,7 @@ std::optional<Refusal> exits_refused(const FunctionCode& function) {
 }
 
 SiteSet plan_sites(const ModuleCode& module, std::span<const PointRequest> points) {
-  SiteSet out;
-  std::vector<Candidate> candidates;
-  Unplaced unplaced;
-  for (const PointRequest& point : points) {
-    const Attempt attempt = WindowFinder(module, *point.function).for_jump(point);
-    if (!attempt.window) {
-      unplaced.emplace_back(&point, attempt.obstacle);
-      continue;
-    }
-    Candidate candidate{make_plan(module, *point.function, *attempt.window), {&point}};
-    add_point(candidate.plan, point);
-    candidates.push_back(std::move(candidate));
-  }
-  merge_windows(std::move(candidates), out);
-  std::erase_if(unplaced, [&](const auto& u) { return place_in_existing(*u.first, out.sites); });
-  place_short(module, unplaced, out);
-  for (SitePlan& plan : out.sites) sort_points(plan);
-  return out;
+  return Planner(module, points).run();
 }
 
 PointRequest entry_point(const FunctionCode& function, std::uint32_t tag) {

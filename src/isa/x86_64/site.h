@@ -6,7 +6,8 @@
 // (kJump5Padding); where that is not enough either, as for most `ret`s, the window starts some
 // instructions before the point, which run in the trampoline before the probe does. Windows that
 // meet are merged: one window, several points. Where a window of five bytes cannot be had, a short
-// jump leads to an island nearby (short_site.h).
+// jump leads to an island nearby (short_site.h). A `ret` of which not even two bytes can be had
+// stays as it is, and every way to it is probed instead (return_ways.h).
 // Where nothing fits, the point is refused with the reason. Nothing is ever left out silently.
 //
 // CET: a window starts after an endbr64 when that fits. Linux does not enforce IBT for user code
@@ -37,6 +38,8 @@ enum class PointKind : std::uint8_t {
   kReturn,       // before a `ret`
   kTail,         // before a jump out of the function; a conditional one: only when it is taken
   kInstruction,  // before any instruction
+  kFallThrough,  // before a `ret` that is reached in line, not where a branch leads to it; made by
+                 // plan_sites (return_ways.h)
 };
 
 struct PointRequest {
@@ -75,6 +78,7 @@ struct SitePlan {
   std::uint8_t window_size =
       0;  // max(patch_size, code_size): no PC may be strictly inside when patching
   bool covers_endbr = false;
+  bool keeps_last = false;  // the last displaced instruction also stays: no byte of it is patched
   std::vector<std::byte> original;  // window_size bytes, to be compared with memory before patching
   std::vector<Instruction> displaced;  // by address (link addresses)
   std::vector<PlannedPoint> points;    // by offset, entry points first, then by tag; none: a host
@@ -116,7 +120,8 @@ struct SiteSet {
 };
 
 // Plans all points of a module at once, so that windows which meet are merged. Points at the same
-// address share a window. Every request ends up in exactly one of the two lists.
+// address share a window. Every request ends up in exactly one of the two lists; a return whose
+// ways are probed has a planned point, of its tag, for each.
 SiteSet plan_sites(const ModuleCode& module, std::span<const PointRequest> points);
 
 // Why return probes of this function are refused as a whole, as some of its exits may be unknown:

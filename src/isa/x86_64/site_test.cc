@@ -119,7 +119,16 @@ TEST(Site, ReturnWithPaddingMovesNothingElse) {
 TEST(Site, ReturnThatIsAJumpTarget) {
   // je 7; add rsp,8; pop rbx; 7: ret; next function
   TestModule m({0x74, 0x05, 0x48, 0x83, 0xc4, 0x08, 0x5b, 0xc3, 0x55}, 8);
-  expect_refused(m.plan(7, PointKind::kReturn), Refusal::kBranchIntoWindow);
+  // No window may hold it: the branch is probed, and what comes before the ret.
+  const SiteSet set = m.plan(7, PointKind::kReturn);
+  EXPECT_TRUE(set.refused.empty());
+  for (const SitePlan& site : set.sites)
+    EXPECT_LE(site.site + site.patch_size, LinkAddr(kBase + 7));
+  // Nor can it be patched at all where something else leads there.
+  ModuleInput input;
+  input.landing_pads.push_back(LinkAddr(kBase + 7));
+  TestModule pad({0x74, 0x05, 0x48, 0x83, 0xc4, 0x08, 0x5b, 0xc3, 0x55}, 8, std::move(input));
+  expect_refused(pad.plan(7, PointKind::kReturn), Refusal::kBranchIntoWindow);
 }
 
 TEST(Site, ReturnRightAfterACall) {
@@ -280,6 +289,40 @@ TEST(Site, ShortEntryBeforeALoop) {
   EXPECT_EQ(site->code_size, 3);
   EXPECT_EQ(site->displaced.size(), 1u);
   EXPECT_EQ(site->island.at.value() - kBase, 9u);
+}
+
+// cmp edi,0; je 12; js 12; mov eax,edi; mov edx,esi; 12 bytes on: ret; next function
+#define RETURN_OF_ONE_BYTE \
+  0x83, 0xff, 0x00, 0x74, 0x06, 0x78, 0x04, 0x89, 0xf8, 0x89, 0xf2, 0xc3, 0x55
+
+TEST(Site, WaysToAReturn) {
+  TestModule m({RETURN_OF_ONE_BYTE}, 12);
+  const SiteSet set = m.plan(11, PointKind::kReturn);
+  EXPECT_TRUE(set.refused.empty()) << set.refused[0].text;
+  std::vector<std::pair<std::uint64_t, PointKind>> points;
+  for (const SitePlan& site : set.sites) {
+    for (const PlannedPoint& point : site.points)
+      points.emplace_back(site.site + point.offset - LinkAddr(kBase), point.kind);
+    // The ret stays.
+    EXPECT_LE(site.site + site.patch_size, LinkAddr(kBase + 11));
+  }
+  EXPECT_EQ(points,
+            (std::vector<std::pair<std::uint64_t, PointKind>>{
+                {3, PointKind::kTail}, {5, PointKind::kTail}, {11, PointKind::kFallThrough}}));
+  EXPECT_TRUE(set.sites.back().keeps_last);
+}
+
+TEST(Site, WaysToAReturnMustAllBeKnown) {
+  ModuleInput pointed;
+  pointed.code_pointers.push_back(LinkAddr(kBase + 11));
+  TestModule pointer({RETURN_OF_ONE_BYTE}, 12, std::move(pointed));
+  expect_refused(pointer.plan(11, PointKind::kReturn), Refusal::kBranchIntoWindow);
+  // The function behind it jumps there.
+  TestModule stranger({RETURN_OF_ONE_BYTE, 0x5d, 0xeb, 0xfb}, 12);
+  expect_refused(stranger.plan(11, PointKind::kReturn), Refusal::kBranchIntoWindow);
+  // It is returned to: cmp edi,0; je 7; call rax; 7: ret
+  TestModule called({0x83, 0xff, 0x00, 0x74, 0x02, 0xff, 0xd0, 0xc3, 0x55}, 8);
+  EXPECT_EQ(called.plan(7, PointKind::kReturn).refused.size(), 1u);
 }
 
 TEST(Site, EveryPointIsAnsweredOnce) {

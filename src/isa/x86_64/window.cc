@@ -14,7 +14,9 @@ constexpr std::size_t kMaxBefore = 8;
 
 Attempt refuse(Refusal reason, LinkAddr where) { return {{}, {reason, where}}; }
 
-bool is_exit(PointKind kind) { return kind == PointKind::kReturn || kind == PointKind::kTail; }
+bool is_exit(PointKind kind) {
+  return kind == PointKind::kReturn || kind == PointKind::kTail || kind == PointKind::kFallThrough;
+}
 
 }  // namespace
 
@@ -75,7 +77,11 @@ bool WindowFinder::may_precede(std::size_t index) const {
 // From the point on, else from one, two, ... instructions before it. What is reported is the
 // obstacle of the last attempt that still stood in line.
 Attempt WindowFinder::search(const PointRequest& point, std::size_t index) const {
-  Attempt attempt = from(index, index, kJumpSize);
+  const bool in_line = point.kind == PointKind::kFallThrough;
+  const auto attempt_from = [&](std::size_t first) {
+    return in_line ? fall_through(first, index, kJumpSize) : from(first, index, kJumpSize);
+  };
+  Attempt attempt = attempt_from(index);
   if (attempt.window || point.kind == PointKind::kEntry) return attempt;
   for (std::size_t back = 1; back <= std::min(kMaxBefore, index); ++back) {
     const Instruction& before = code_[index - back];
@@ -86,7 +92,7 @@ Attempt WindowFinder::search(const PointRequest& point, std::size_t index) const
       }
       break;
     }
-    Attempt earlier = from(index - back, index, kJumpSize);
+    Attempt earlier = attempt_from(index - back);
     if (earlier.window) return earlier;
     const bool short_before = attempt.obstacle.reason == Refusal::kTooShort;
     if (short_before) attempt.obstacle = earlier.obstacle;
@@ -101,7 +107,9 @@ std::vector<Window> WindowFinder::for_short_jump(const PointRequest& point) cons
   if (point_refused(point)) return found;
   const std::size_t index = *function_.find(point.at);
   const auto take = [&](std::size_t first) {
-    const Attempt attempt = from(first, index, kShortJumpSize);
+    const Attempt attempt = point.kind == PointKind::kFallThrough
+                                ? fall_through(first, index, kShortJumpSize)
+                                : from(first, index, kShortJumpSize);
     if (attempt.window) found.push_back(*attempt.window);
   };
   if (point.kind == PointKind::kEntry) {
@@ -146,6 +154,23 @@ Attempt WindowFinder::from(std::size_t first, std::size_t last, std::size_t size
   }
   w.end = std::max(w.code_end, w.begin + size);
   return check(w, size);
+}
+
+// The window of the instructions before a ret, which runs behind them in the trampoline. It stays
+// where it is as well, so branches may lead to it.
+Attempt WindowFinder::fall_through(std::size_t first, std::size_t ret, std::size_t size) const {
+  Window w;
+  w.first = first;
+  w.count = ret - first;
+  w.begin = LinkAddr(code_[first].address);
+  w.code_end = w.end = LinkAddr(code_[ret].address);
+  if (w.end - w.begin < size) return refuse(Refusal::kTooShort, w.end);
+  Attempt attempt = check(w, size);
+  if (!attempt.window) return attempt;
+  ++attempt.window->count;
+  attempt.window->keeps_last = true;
+  attempt.window->code_end = attempt.window->end = LinkAddr(code_[ret].end());
+  return attempt;
 }
 
 Attempt WindowFinder::check(const Window& w, std::size_t size) const {
@@ -216,6 +241,7 @@ SitePlan make_plan(const ModuleCode& module, const FunctionCode& function, const
   plan.code_size = static_cast<std::uint8_t>(w.code_end - w.begin);
   plan.window_size = static_cast<std::uint8_t>(w.end - w.begin);
   plan.covers_endbr = w.covers_endbr;
+  plan.keeps_last = w.keeps_last;
   const auto bytes = module.bytes_at(w.begin).first(plan.window_size);
   plan.original.assign(bytes.begin(), bytes.end());
   const auto first = function.instructions.begin() + static_cast<std::ptrdiff_t>(w.first);
@@ -226,6 +252,12 @@ SitePlan make_plan(const ModuleCode& module, const FunctionCode& function, const
 bool displaces(const SitePlan& plan, LinkAddr at) {
   return std::ranges::any_of(plan.displaced,
                              [at](const Instruction& i) { return i.address == at.value(); });
+}
+
+bool holds(const SitePlan& plan, const PointRequest& point) {
+  if (is_exit(point.kind) && exits_refused(*point.function)) return false;
+  const bool kept = plan.keeps_last && plan.displaced.back().address == point.at.value();
+  return kept == (point.kind == PointKind::kFallThrough) && displaces(plan, point.at);
 }
 
 // Where the probe fires in the window: an entry point whose window starts behind the endbr64 fires

@@ -30,6 +30,7 @@ struct Window {
   LinkAddr code_end;
   LinkAddr end;  // code_end, or the end of the jump, which lies in padding
   bool covers_endbr = false;
+  bool keeps_last = false;  // the last instruction is not patched
 };
 
 struct Attempt {
@@ -54,6 +55,7 @@ class WindowFinder {
  private:
   std::optional<Obstacle> point_refused(const PointRequest& point) const;
   Attempt entry_with_endbr(std::size_t index) const;
+  Attempt fall_through(std::size_t first, std::size_t ret, std::size_t size) const;
   Attempt search(const PointRequest& point, std::size_t index) const;
   Attempt check(const Window& w, std::size_t size) const;
   bool may_precede(std::size_t index) const;
@@ -71,6 +73,8 @@ class WindowFinder {
 bool is_padding(const ModuleCode& module, LinkAddr begin, LinkAddr end);
 
 SitePlan make_plan(const ModuleCode& module, const FunctionCode& function, const Window& window);
+// Whether the point can be placed in this window beside its others.
+bool holds(const SitePlan& plan, const PointRequest& point);
 bool displaces(const SitePlan& plan, LinkAddr at);
 void add_point(SitePlan& plan, const PointRequest& request);
 
