@@ -83,8 +83,10 @@ std::unique_ptr<isa::ModuleCode> read_module_code(const symbols::Module& module,
   const symbols::ElfImage& image = *module.image;
   isa::ModuleInput input;
   input.sections = code_sections(image);
-  for (const symbols::Symbol& symbol : symbols.symbols())
+  for (const symbols::Symbol& symbol : symbols.symbols()) {
     input.functions.push_back(to_code_range(symbol.range()));
+    if (symbol.clone == symbols::CloneKind::kCold) input.cold.push_back(input.functions.back());
+  }
   for (const symbols::AddressRange range : facts.frames.functions)
     input.frames.push_back(to_code_range(range));
   input.landing_pads = facts.frames.landing_pads;

@@ -63,6 +63,7 @@ struct ModuleInput {
       functions;  // of function symbols; any order, duplicates and size 0 allowed
   std::vector<CodeRange>
       frames;  // of FDEs: they show static functions and .cold parts of stripped modules
+  std::vector<CodeRange> cold;          // among `functions`: .cold parts of others, by their names
   std::vector<LinkAddr> landing_pads;   // from LSDAs
   std::vector<LinkAddr> code_pointers;  // addresses in code that data holds
   CodePointers pointers = CodePointers::kUnknown;
@@ -121,7 +122,10 @@ class ModuleCode {
   std::optional<CodeRange> unnamed_frame(LinkAddr at) const;
   // The symbol's range around `at`: of those that hold it, the one that starts last.
   std::optional<CodeRange> function_around(LinkAddr at) const;
-  // The same, or where no symbol tells, the FDE's range.
+  // Whether a function is known to start at `at`, not the .cold part of one, into which jump tables
+  // may lead that its own code does not show: a symbol says so, or it is called or pointed to.
+  bool is_function(LinkAddr at) const;
+  // As function_around, or where no symbol tells, the FDE's range.
   std::optional<CodeRange> code_around(LinkAddr at) const;
   CodePointers pointers() const { return input_.pointers; }
   bool read_data(LinkAddr at, std::span<std::byte> out) const;

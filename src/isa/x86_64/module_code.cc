@@ -72,6 +72,7 @@ ModuleCode::ModuleCode(ModuleInput input) : input_(std::move(input)) {
   }
   std::ranges::sort(input_.functions);
   std::ranges::sort(input_.frames);
+  std::ranges::sort(input_.cold);
   std::ranges::sort(input_.code_pointers);
   for (const CodeRange& f : input_.functions) starts_.push_back(f.begin.value());
   for (const CodeRange& f : input_.frames) starts_.push_back(f.begin.value());
@@ -312,6 +313,14 @@ std::optional<CodeRange> ModuleCode::function_around(LinkAddr at) const {
     if (it->contains(at)) return *it;
   }
   return std::nullopt;
+}
+
+bool ModuleCode::is_function(LinkAddr at) const {
+  const auto starts_at = [at](const std::vector<CodeRange>& ranges) {
+    return std::ranges::binary_search(ranges, at, {}, &CodeRange::begin);
+  };
+  if (starts_at(input_.cold)) return false;
+  return starts_at(input_.functions) || is_called(at) || is_pointer(at);
 }
 
 std::optional<CodeRange> ModuleCode::code_around(LinkAddr at) const {

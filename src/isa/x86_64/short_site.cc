@@ -89,7 +89,7 @@ std::optional<ShortSites::Spot> ShortSites::find_spot(const Pending& pending, Re
   if (const auto spot = in_new_host(*pending.point->function, reach)) return spot;
   for (const LinkAddr at : {reach.first, reach.last}) {
     const FunctionCode* const neighbour = function_at(at);
-    if (neighbour == nullptr) continue;
+    if (neighbour == nullptr || !module_.is_function(neighbour->parts.front().begin)) continue;
     if (const auto spot = in_new_host(*neighbour, reach)) return spot;
   }
   return std::nullopt;
@@ -145,7 +145,7 @@ std::optional<ShortSites::Spot> ShortSites::in_new_host(const FunctionCode& func
       std::ranges::lower_bound(function.instructions, lowest.value(), {}, &Instruction::address);
   for (; it != function.instructions.end() && it->address + kJumpSize <= reach.last.value(); ++it) {
     const LinkAddr island = LinkAddr(it->address) + kJumpSize;
-    if (island < reach.first) continue;
+    if (island < reach.first || it->kind == Kind::kEndbr) continue;
     const auto first = static_cast<std::size_t>(it - function.instructions.begin());
     const Attempt attempt = finder.from(first, first, kHostSize);
     if (!attempt.window || attempt.window->end > attempt.window->code_end) continue;

@@ -279,6 +279,25 @@ TEST(Site, IslandInAHost) {
   EXPECT_NE(site.group, 0u);
 }
 
+TEST(Site, NoHostInAPartOfAnotherFunction) {
+  const auto plan = [](bool cold) {
+    ModuleInput input;
+    const CodeRange behind{LinkAddr(kBase + 7), LinkAddr(kBase + 20)};
+    input.functions.push_back(behind);
+    if (cold) input.cold.push_back(behind);
+    TestModule m({SHORT_RETURN,  //
+                  0x48, 0x89, 0xf8, 0x48, 0x89, 0xfa, 0x48, 0x89, 0xf9, 0x48, 0x85, 0xf8, 0xc3},
+                 7, std::move(input));
+    return m.plan(6, PointKind::kReturn);
+  };
+  const SitePlan* site = nullptr;
+  const SiteSet whole = plan(false);
+  ASSERT_NE(site = island_site(whole), nullptr);
+  EXPECT_TRUE(site->island.hosted);
+  // A jump table of the function that it belongs to may lead into it.
+  EXPECT_EQ(island_site(plan(true)), nullptr);
+}
+
 TEST(Site, ShortEntryBeforeALoop) {
   // mov rax,rdi; 3: dec rdi; jne 3; ret; padding
   TestModule m({0x48, 0x89, 0xf8, 0x48, 0xff, 0xcf, 0x75, 0xfb, 0xc3, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc},

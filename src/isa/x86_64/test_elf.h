@@ -132,6 +132,7 @@ class TestElf {
       const std::string name = names + y.st_name;
       if (const auto dot = name.find(".cold"); dot != std::string::npos) {
         cold[name.substr(0, dot)].push_back(range);
+        input.cold.push_back(range);
       } else if (seen_.insert(y.st_value).second) {
         symbols.push_back({name, range});
       }
