@@ -1,7 +1,7 @@
 // plan_file FILE [-v]: where the functions of a file can be probed, without a process.
 //
 // Plans every function's entry and return of one ELF file as the pid provider does, and prints what
-// came of it, in a form that a script can read:
+// came of it, in a form that tests/safety_table.py reads:
 //   functions N
 //   NAME KIND asked|FORM|refused N      KIND: entry, return (one an instruction)
 //   probes KIND asked|refused N         KIND: entry, return (one a function)
