@@ -27,7 +27,7 @@ ALLOWED = {
     "probes": ["base", "isa", "symbols", "target", "wire"],
     "runtime": ["wire"],
     "consume": ["base", "plan", "wire"],
-    "report": ["base", "consume", "plan"],
+    "report": ["base", "consume", "ctypes", "plan"],
     "session": ["base", "wire", "diag", "ctypes", "plan", "dlang", "interp", "codegen", "symbols", "isa", "target",
                 "probes", "runtime", "consume", "report"],
     "heap": ["session", "consume", "symbols", "report", "base"],

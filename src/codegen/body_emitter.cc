@@ -22,11 +22,11 @@ constexpr unsigned kArgumentRegisters = 6;
 constexpr unsigned kSiteParameter = 6;
 constexpr std::uint32_t kOwnCells = 5;  // time, word, record, exiting, dynamic
 
+}  // namespace
+
 std::uint32_t record_bytes(const plan::Clause& clause) {
   return static_cast<std::uint32_t>(sizeof(wire::RecordHeader)) + ((clause.record_size + 7) & ~7U);
 }
-
-}  // namespace
 
 std::uint32_t register_home_size(const plan::Program& program) {
   std::size_t cells = 0;
@@ -127,6 +127,7 @@ void BodyEmitter::prepare_variables() {
 void BodyEmitter::emit_clause(std::uint32_t index) {
   start_clause(index);
   Block* next = new_block("next");
+  next_ = next;
   for (at_ = 0; at_ < clause_->code.size(); ++at_) {
     if (blocks_[at_] != nullptr) {
       go_to(blocks_[at_]);
@@ -143,6 +144,7 @@ void BodyEmitter::start_clause(std::uint32_t index) {
   clause_index_ = index;
   clause_ = &program_.clauses[index];
   registers_.clear();
+  nonzero_ = nonzero_registers(*clause_);
   const std::uint32_t cells_of_body = cells_;  // each clause uses the same ones anew
   for (std::uint32_t i = 0; i < clause_->register_count; ++i) {
     registers_.push_back(cell("r"));
@@ -212,7 +214,10 @@ void BodyEmitter::finish_clause(Block* end, Block* faulted, Block* next) {
 }
 
 void BodyEmitter::emit_instruction(const Instruction& instruction) {
-  if (emit_arithmetic(instruction) || emit_text_or_memory(instruction)) return;
+  if (emit_arithmetic(instruction) || emit_text(instruction) || emit_memory(instruction) ||
+      emit_process(instruction)) {
+    return;
+  }
   const std::uint32_t index = instruction.variable;
   switch (instruction.op) {
     case Op::kJump:
@@ -231,6 +236,8 @@ void BodyEmitter::emit_instruction(const Instruction& instruction) {
       return set(instruction.dst, load_element(instruction));
     case Op::kStoreElement:
       return store_element(instruction);
+    case Op::kRemoveElement:
+      return remove_element(instruction);
     case Op::kReserve:
       return emit_reserve();
     case Op::kField:
@@ -349,11 +356,10 @@ llvm::Value* BodyEmitter::reread(Value* address, std::uint32_t size) {
   return builder_.CreateZExt(value, builder_.getInt64Ty());
 }
 
-// A null string register is an empty string: the arena's first reserved word is always 0.
 llvm::Value* BodyEmitter::text(plan::Reg reg) {
   Value* address = get(reg);
-  Value* empty = add(arena(), offsetof(wire::Header, reserved1));
-  return builder_.CreateSelect(builder_.CreateIsNull(address), empty, address);
+  if (!nonzero_[reg]) fault_if(builder_.CreateIsNull(address), Fault::kBadAddress, constant(0));
+  return address;
 }
 
 llvm::Value* BodyEmitter::extend(Value* value, std::uint32_t size, bool is_signed) {

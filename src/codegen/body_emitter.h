@@ -5,8 +5,8 @@
 // throughout, as in the plan.
 //
 // The work is split by concept: body_emitter.cc (frame and control flow), emit_values.cc
-// (arithmetic, arguments, builtins, strings, memory), emit_variables.cc (variables, arrays, keys),
-// emit_aggregate.cc. Precondition of all: validate() accepted the plan.
+// (arithmetic, arguments, builtins, strings), emit_memory.cc, emit_routines.cc, emit_variables.cc
+// (variables, arrays, keys), emit_aggregate.cc. Precondition of all: validate() accepted the plan.
 
 #pragma once
 
@@ -29,6 +29,9 @@ enum class RegisterHome : std::uint8_t {
 
 // Bytes at the end of a level's scratch that bodies with RegisterHome::kScratch use.
 std::uint32_t register_home_size(const plan::Program& program);
+
+// Of a clause's record, header included.
+std::uint32_t record_bytes(const plan::Clause& clause);
 
 class BodyEmitter {
  public:
@@ -59,16 +62,34 @@ class BodyEmitter {
 
   // emit_values.cc
   bool emit_arithmetic(const Instruction& instruction);
-  bool emit_text_or_memory(const Instruction& instruction);
+  bool emit_text(const Instruction& instruction);
+  bool emit_memory(const Instruction& instruction);
   Value* divide(const Instruction& instruction);
   Value* argument(std::int64_t number);
   Value* builtin(plan::Builtin which);
   Value* firing_time();
   Value* load_memory(const Instruction& instruction);
+  void store_memory(const Instruction& instruction);
+  void store_string(const Instruction& instruction);
+  void copy_memory(const Instruction& instruction);
+  void copy_out(const Instruction& instruction);
+  Value* allocate(const Instruction& instruction);
+  Value* readable(Value* address, Value* size);  // as tl_readable gives it
+  Value* writable(Value* address, Value* size);
+  void check_readable(Value* address, Value* size);
   Value* copy_in(const Instruction& instruction);
   Value* copy_in_text(const Instruction& instruction);
   Value* dynamic_scratch(Value* size);
   void emit_field(const Instruction& instruction);
+
+  // emit_routines.cc
+  bool emit_process(const Instruction& instruction);
+  Value* call_routine(const Instruction& instruction);
+  Value* call_with_bytes(const Instruction& instruction);
+  Value* token(const Instruction& instruction);
+  Value* base_of(const Instruction& instruction);
+  void speculate(const Instruction& instruction);
+  Value* speculations();
 
   // emit_variables.cc
   Value* scalar_address(const plan::Variable& variable);
@@ -77,6 +98,7 @@ class BodyEmitter {
                     const Instruction& instruction);
   Value* load_element(const Instruction& instruction);
   void store_element(const Instruction& instruction);
+  void remove_element(const Instruction& instruction);
   struct Key {
     Value* address;
     Value* words;
@@ -96,7 +118,8 @@ class BodyEmitter {
   // Small helpers.
   Value* constant(std::uint64_t value) { return builder_.getInt64(value); }
   Value* get(plan::Reg reg);
-  Value* text(plan::Reg reg);  // of a string register: an address that can be read
+  // Of a string register: an address that can be read. NULL is a fault.
+  Value* text(plan::Reg reg);
   void set(plan::Reg reg, Value* value);
   Value* add(Value* a, Value* b) { return builder_.CreateAdd(a, b); }
   Value* add(Value* a, std::uint64_t b) { return builder_.CreateAdd(a, constant(b)); }
@@ -157,6 +180,8 @@ class BodyEmitter {
   const plan::Clause* clause_ = nullptr;
   std::uint32_t at_ = 0;  // instruction
   std::vector<Cell> registers_;
+  std::vector<bool> nonzero_;   // by register: it is never 0
+  Block* next_ = nullptr;       // where the clause's end leads
   std::vector<Block*> blocks_;  // by instruction that is a jump's target
   Block* end_ = nullptr;
   Block* fault_ = nullptr;

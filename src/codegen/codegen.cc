@@ -56,6 +56,8 @@ Result<Attempt> attempt(const plan::Program& program, const wire::Layout& layout
   for (const char* reads : {"tl_read", "tl_copy_in", "tl_copy_in_text"}) {
     code.calls_process_vm_readv |= linked.functions.contains(reads);
   }
+  code.calls_process_vm_writev = linked.functions.contains("tl_copy_out");
+  code.calls_kill = linked.functions.contains("tl_raise");
   code.calls_clock_gettime = linked.functions.contains("tl_system_clock");
   return result;
 }
@@ -63,7 +65,7 @@ Result<Attempt> attempt(const plan::Program& program, const wire::Layout& layout
 }  // namespace
 
 std::uint32_t scratch_size(const plan::Program& program) {
-  return static_scratch_size(program) + ((program.scratchsize + 7) & ~7U) +
+  return static_scratch_size(program) + plan::kScratchGuard + plan::dynamic_scratch_size(program) +
          register_home_size(program);
 }
 

@@ -60,6 +60,8 @@ struct ObjectCode {
   bool calls_gettid = false;
   bool calls_process_vm_readv = false;
   bool calls_clock_gettime = false;
+  bool calls_process_vm_writev = false;  // copyout(), copyoutstr()
+  bool calls_kill = false;               // raise(), stop()
 };
 inline constexpr std::uint32_t kObjectAlignment = 64;
 

@@ -1,4 +1,4 @@
-// Arithmetic, arguments, builtins, strings, and the traced process's memory. See body_emitter.h.
+// Arithmetic, arguments, builtins, strings and fields of records. See body_emitter.h.
 
 #include <llvm/IR/Intrinsics.h>
 
@@ -12,8 +12,6 @@ namespace trapline::codegen {
 
 using plan::Builtin;
 using plan::Fault;
-using plan::kNone;
-using plan::kNoReg;
 using plan::Op;
 using plan::ValueKind;
 
@@ -81,6 +79,17 @@ bool BodyEmitter::emit_arithmetic(const Instruction& i) {
       return result(builder_.CreateNot(get(i.a)));
     case Op::kExtend:
       return result(extend(get(i.a), i.size, i.is_signed));
+    case Op::kByteSwap: {
+      llvm::Type* type = builder_.getIntNTy(i.size * 8U);
+      Value* low = builder_.CreateTrunc(get(i.a), type);
+      return result(builder_.CreateUnaryIntrinsic(llvm::Intrinsic::bswap, low));
+    }
+    case Op::kCheckIndex: {
+      Value* index = get(i.a);
+      Value* count = constant(static_cast<std::uint64_t>(i.immediate));
+      fault_if(builder_.CreateICmpUGE(index, count), Fault::kBadIndex, index);
+      return true;
+    }
     default:
       return false;
   }
@@ -101,7 +110,7 @@ llvm::Value* BodyEmitter::divide(const Instruction& i) {
   return builder_.CreateSelect(minus_one, constant(0), builder_.CreateSRem(a, safe));
 }
 
-bool BodyEmitter::emit_text_or_memory(const Instruction& i) {
+bool BodyEmitter::emit_text(const Instruction& i) {
   Value* strsize = constant(program_.strsize);
   switch (i.op) {
     case Op::kString: {
@@ -111,25 +120,25 @@ bool BodyEmitter::emit_text_or_memory(const Instruction& i) {
       set(i.dst, add(arena(), offset));
       return true;
     }
-    case Op::kCompareString:
-      set(i.dst, call("tl_compare_text", text(i.a), text(i.b), strsize));
+    case Op::kCompareString: {
+      Value* a = get(i.a);
+      Value* b = get(i.b);
+      set(i.dst, call("tl_compare_text", a, b, strsize));
       return true;
+    }
     case Op::kStringLength:
       // At most strsize - 1: what ends a string that is not terminated.
       set(i.dst, call("tl_text_length", text(i.a), constant(program_.strsize - 1)));
       return true;
-    case Op::kStringJoin:
-      call("tl_join_text", scratch(i.scratch), text(i.a), text(i.b), strsize);
+    case Op::kStringJoin: {
+      Value* a = text(i.a);
+      Value* b = text(i.b);
+      call("tl_join_text", scratch(i.scratch), a, b, strsize);
       set(i.dst, scratch(i.scratch));
       return true;
-    case Op::kLoadMemory:
-      set(i.dst, load_memory(i));
-      return true;
-    case Op::kCopyIn:
-      set(i.dst, copy_in(i));
-      return true;
-    case Op::kCopyInString:
-      set(i.dst, copy_in_text(i));
+    }
+    case Op::kCall:
+      set(i.dst, call_routine(i));
       return true;
     default:
       return false;
@@ -191,6 +200,14 @@ llvm::Value* BodyEmitter::builtin(Builtin which) {
       return call("tl_wall_timestamp", site_, firing_time());
     case Builtin::kVirtualTimestamp:
       return call("tl_virtual_timestamp");
+    case Builtin::kErrno:
+      return constant(0);  // no probe of ours is in a system call
+    case Builtin::kRandom:
+      return call("tl_random", site_);
+    case Builtin::kEpid:
+      return add(
+          builder_.CreateShl(add(site_field(offsetof(ProbeSite, probe), 4), 1), constant(16)),
+          clause_index_ + std::uint64_t{1});
     case Builtin::kExecname:
       return add(arena(), header_field(offsetof(Header, execname), 4));
     case Builtin::kProbeProvider:
@@ -205,54 +222,12 @@ llvm::Value* BodyEmitter::builtin(Builtin which) {
   return constant(0);
 }
 
-// -------------------------------------------------------------------------------------- the traced
-// process's memory
-
-llvm::Value* BodyEmitter::load_memory(const Instruction& i) {
-  Value* address = get(i.a);
-  Value* found = call("tl_load", site_, slot_, level_, word_, address, builder_.getInt32(i.size));
-  fault_unless(found, Fault::kBadAddress, address);
-  return extend(read(word_), i.size, i.is_signed);
-}
-
-// The address of `size` fresh bytes behind the static scratch.
-llvm::Value* BodyEmitter::dynamic_scratch(Value* size) {
-  const std::uint64_t start = static_scratch_size(program_);
-  const std::uint64_t total = program_.scratchsize & ~7U;
-  Value* used = read(dynamic_);
-  fault_if(builder_.CreateICmpUGT(size, builder_.CreateSub(constant(total), used)),
-           Fault::kNoScratch, constant(0));
-  Value* rounded = builder_.CreateAnd(add(size, 7), constant(~std::uint64_t{7}));
-  write(dynamic_, add(used, rounded));
-  return add(scratch(static_cast<std::uint32_t>(start)), used);
-}
-
-llvm::Value* BodyEmitter::copy_in(const Instruction& i) {
-  Value* from = get(i.a);
-  Value* size = get(i.b);
-  Value* to = dynamic_scratch(size);
-  fault_unless(call("tl_copy_in", site_, slot_, level_, to, from, size), Fault::kBadAddress, from);
-  return to;
-}
-
-llvm::Value* BodyEmitter::copy_in_text(const Instruction& i) {
-  Value* from = get(i.a);
-  Value* size = constant(program_.strsize);
-  if (i.b != kNoReg) {
-    size = builder_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, get(i.b), size);
-    fault_if(builder_.CreateIsNull(size), Fault::kBadAddress, from);
-  }
-  Value* to = i.scratch != kNone ? scratch(i.scratch) : dynamic_scratch(constant(program_.strsize));
-  fault_unless(call("tl_copy_in_text", site_, slot_, level_, to, from, size), Fault::kBadAddress,
-               from);
-  return to;
-}
-
 // -------------------------------------------------------------------------------------------------------
 // records
 
 void BodyEmitter::emit_field(const Instruction& i) {
   const plan::Field& field = clause_->fields[static_cast<std::size_t>(i.immediate)];
+  Value* value = field.type.kind == ValueKind::kInteger ? get(i.a) : text(i.a);
   Value* record = read(record_);
   // A field before kReserve was reached would have no record to go to.
   Block* write = new_block("field");
@@ -262,13 +237,13 @@ void BodyEmitter::emit_field(const Instruction& i) {
   Value* to = add(record, sizeof(wire::RecordHeader) + field.offset);
   switch (field.type.kind) {
     case ValueKind::kInteger:
-      store(to, get(i.a), field.type.size);
+      store(to, value, field.type.size);
       break;
     case ValueKind::kString:
-      call("tl_copy_text", to, text(i.a), constant(field.type.size));
+      call("tl_copy_text", to, value, constant(field.type.size));
       break;
     case ValueKind::kBytes:
-      call("tl_copy_bytes", to, text(i.a), constant(field.type.size));
+      call("tl_copy_bytes", to, value, constant(field.type.size));
       break;
   }
   go_to(after);

@@ -30,7 +30,9 @@ llvm::Value* BodyEmitter::scalar_address(const Variable& variable) {
 
 llvm::Value* BodyEmitter::load_scalar(const Variable& variable, std::uint32_t index) {
   if (this_[index] != nullptr) return read(this_[index]);
-  if (variable.type.kind != ValueKind::kInteger) return scalar_address(variable);
+  if (variable.type.kind == ValueKind::kBytes) return scalar_address(variable);
+  if (variable.type.kind == ValueKind::kString)
+    return call("tl_stored_text", scalar_address(variable));
   return load(scalar_address(variable), variable.type.size, variable.type.is_signed);
 }
 
@@ -47,13 +49,14 @@ void BodyEmitter::store_scalar(const Variable& variable, std::uint32_t index,
       return;
     }
     case ValueKind::kString:
-      call("tl_copy_text", scalar_address(variable), text(instruction.a),
+      call("tl_store_text", scalar_address(variable), get(instruction.a),
            constant(variable.type.size));
       return;
-    case ValueKind::kBytes:
-      call("tl_copy_bytes", scalar_address(variable), text(instruction.a),
-           constant(variable.type.size));
+    case ValueKind::kBytes: {
+      Value* from = text(instruction.a);
+      call("tl_copy_bytes", scalar_address(variable), from, constant(variable.type.size));
       return;
+    }
   }
 }
 
@@ -80,8 +83,14 @@ BodyEmitter::Key BodyEmitter::write_key(const Instruction& instruction, std::vec
   for (const plan::Operand& operand : instruction.operands) {
     if (operand.type.kind == ValueKind::kInteger) {
       append(key_integer(operand));
+    } else if (operand.type.kind == ValueKind::kBytes) {
+      const std::uint64_t size = (std::uint64_t{operand.type.size} + 7) & ~std::uint64_t{7};
+      call("tl_zero_bytes", add(next, size - 8), constant(8));
+      call("tl_copy_bytes", next, get(operand.reg), constant(operand.type.size));
+      next = add(next, size);
     } else {
-      Value* words = call("tl_key_text", next, text(operand.reg), constant(operand.type.size));
+      Value* value = text(operand.reg);
+      Value* words = call("tl_key_text", next, value, constant(operand.type.size));
       next = add(next, builder_.CreateShl(words, constant(3)));
     }
   }
@@ -94,7 +103,8 @@ BodyEmitter::Key BodyEmitter::write_key(const Instruction& instruction, std::vec
 
 llvm::Constant* BodyEmitter::array_shape(const Variable& variable) {
   const wire::DynvarShape shape{layout_.globals + variable.offset, variable.capacity,
-                                variable.cell_size, variable.type.size,
+                                variable.cell_size,
+                                static_cast<std::uint32_t>(plan::stored_size(variable.type)),
                                 variable.type.kind == ValueKind::kString ? 1U : 0U};
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(&shape);
   llvm::Constant* value = llvm::ConstantDataArray::get(
@@ -120,13 +130,23 @@ llvm::Value* BodyEmitter::load_element(const Instruction& instruction) {
     Value* value = read(word_);
     return extend(value, array.type.size, array.type.is_signed);
   }
+  const bool is_text = array.type.kind == ValueKind::kString;
   Value* to = scratch(instruction.scratch + static_cast<std::uint32_t>(plan::key_area(array)));
-  call("tl_zero_bytes", to, constant(array.type.kind == ValueKind::kString ? 1 : array.type.size));
+  Value* cleared = constant(is_text ? 1 : array.type.size);
+  call("tl_zero_bytes", to, cleared);
   Value* found = call("tl_array_load", slot_, array_request(array, key, to));
   // A load that was given up may have left a part of a value there.
-  Value* empty = add(arena(), offsetof(wire::Header, reserved1));
-  if (array.type.kind != ValueKind::kString) return to;
-  return builder_.CreateSelect(builder_.CreateIsNull(found), empty, to);
+  call("tl_zero_bytes", to,
+       builder_.CreateSelect(builder_.CreateIsNull(found), cleared, constant(0)));
+  return is_text ? call("tl_stored_text", to) : to;
+}
+
+void BodyEmitter::remove_element(const Instruction& instruction) {
+  const Variable& array = program_.variables[instruction.variable];
+  const bool is_self = array.scope == Scope::kSelf;
+  const Key key = write_key(
+      instruction, is_self ? std::vector<Value*>{thread()} : std::vector<Value*>{}, nullptr);
+  call("tl_array_remove", slot_, array_request(array, key, word_));
 }
 
 void BodyEmitter::store_element(const Instruction& instruction) {
@@ -134,8 +154,16 @@ void BodyEmitter::store_element(const Instruction& instruction) {
   const bool is_self = array.scope == Scope::kSelf;
   const Key key = write_key(
       instruction, is_self ? std::vector<Value*>{thread()} : std::vector<Value*>{}, nullptr);
-  if (array.type.kind != ValueKind::kInteger) {
-    call("tl_array_store", slot_, array_request(array, key, text(instruction.a)));
+  if (array.type.kind == ValueKind::kString) {
+    Value* stored =
+        scratch(instruction.scratch + static_cast<std::uint32_t>(plan::key_area(array)));
+    call("tl_store_text", stored, get(instruction.a), constant(array.type.size));
+    call("tl_array_store", slot_, array_request(array, key, stored));
+    return;
+  }
+  if (array.type.kind == ValueKind::kBytes) {
+    Value* value = text(instruction.a);
+    call("tl_array_store", slot_, array_request(array, key, value));
     return;
   }
   Value* value = extend(get(instruction.a), array.type.size, array.type.is_signed);

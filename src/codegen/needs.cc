@@ -2,6 +2,8 @@
 
 #include "codegen/needs.h"
 
+#include <algorithm>
+
 namespace trapline::codegen {
 
 using plan::Builtin;
@@ -20,6 +22,7 @@ bool uses_self(const plan::Program& program, const Instruction& instruction) {
     case Op::kStore:
     case Op::kLoadElement:
     case Op::kStoreElement:
+    case Op::kRemoveElement:
       return program.variables[instruction.variable].scope == Scope::kSelf;
     default:
       return false;
@@ -32,12 +35,27 @@ bool needs_level(const plan::Program& program, const Instruction& instruction) {
     case Op::kCompareString:
     case Op::kLoadElement:
     case Op::kStoreElement:
+    case Op::kRemoveElement:
     case Op::kLoadMemory:
+    case Op::kStoreMemory:
+    case Op::kStoreString:
+    case Op::kCopyMemory:
+    case Op::kCopyOut:
+    case Op::kCopyOutString:
+    case Op::kAlloca:
     case Op::kCopyIn:
     case Op::kCopyInString:
     case Op::kStringLength:
     case Op::kStringJoin:
+    case Op::kCall:
     case Op::kField:
+    case Op::kSpeculation:
+    case Op::kSpeculate:
+    case Op::kCommit:
+    case Op::kDiscard:
+    case Op::kRaise:
+    case Op::kStop:
+    case Op::kChill:
     case Op::kExit:
       return true;
     case Op::kLoad:
@@ -50,17 +68,51 @@ bool needs_level(const plan::Program& program, const Instruction& instruction) {
   }
 }
 
+bool makes_nonzero(const Instruction& instruction, const std::vector<bool>& nonzero) {
+  switch (instruction.op) {
+    case Op::kConst:
+      return instruction.immediate != 0;
+    case Op::kMove:
+      return instruction.a < nonzero.size() && nonzero[instruction.a];
+    case Op::kString:
+    case Op::kStringJoin:
+    case Op::kCopyIn:
+    case Op::kCopyInString:
+    case Op::kAlloca:
+      return true;
+    case Op::kBuiltin:
+      return instruction.immediate >= static_cast<std::int64_t>(Builtin::kExecname);
+    default:
+      return false;
+  }
+}
+
+bool has_null_key(const Instruction& instruction, const std::vector<bool>& nonzero) {
+  return std::ranges::any_of(instruction.operands, [&](const plan::Operand& operand) {
+    return operand.type.kind == ValueKind::kString &&
+           (operand.reg >= nonzero.size() || !nonzero[operand.reg]);
+  });
+}
+
 }  // namespace
 
-std::vector<bool> nonzero_constants(const plan::Clause& clause) {
-  std::vector<unsigned> writes(clause.register_count, 0);
-  std::vector<bool> nonzero(clause.register_count, false);
-  for (const Instruction& instruction : clause.code) {
-    if (instruction.dst >= clause.register_count) continue;
-    ++writes[instruction.dst];
-    if (instruction.op == Op::kConst && instruction.immediate != 0) nonzero[instruction.dst] = true;
+std::vector<bool> nonzero_registers(const plan::Clause& clause) {
+  std::vector<bool> nonzero(clause.register_count, true);
+  std::vector<bool> written(clause.register_count, false);
+  // As code only runs forward, all writes of a register count, to a fixed point (kMove).
+  bool changed = true;
+  while (changed) {
+    changed = false;
+    for (const Instruction& instruction : clause.code) {
+      if (instruction.dst >= clause.register_count) continue;
+      written[instruction.dst] = true;
+      if (nonzero[instruction.dst] && !makes_nonzero(instruction, nonzero)) {
+        nonzero[instruction.dst] = false;
+        changed = true;
+      }
+    }
   }
-  for (std::size_t r = 0; r < nonzero.size(); ++r) nonzero[r] = nonzero[r] && writes[r] == 1;
+  for (std::size_t r = 0; r < nonzero.size(); ++r) nonzero[r] = nonzero[r] && written[r];
   return nonzero;
 }
 
@@ -74,9 +126,30 @@ bool may_fault(const Instruction& instruction, const std::vector<bool>& nonzero)
     case Op::kArgument:
       return instruction.immediate >= kRegisterArguments;
     case Op::kLoadMemory:
+    case Op::kStoreMemory:
+    case Op::kStoreString:
+    case Op::kCopyMemory:
+    case Op::kCopyOut:
+    case Op::kCopyOutString:
+    case Op::kAlloca:
     case Op::kCopyIn:
     case Op::kCopyInString:
+    case Op::kCall:
+    case Op::kCheckIndex:
+    case Op::kChill:
       return true;
+    case Op::kStringLength:
+      return instruction.a >= nonzero.size() || !nonzero[instruction.a];
+    case Op::kStringJoin:
+      return instruction.a >= nonzero.size() || !nonzero[instruction.a] ||
+             instruction.b >= nonzero.size() || !nonzero[instruction.b];
+    case Op::kLoadElement:
+    case Op::kStoreElement:
+    case Op::kRemoveElement:
+    case Op::kAggregate:
+      return has_null_key(instruction, nonzero);
+    case Op::kField:
+      return instruction.a >= nonzero.size() || !nonzero[instruction.a];
     default:
       return false;
   }
@@ -86,7 +159,7 @@ Needs needs_of(const plan::Program& program, std::span<const std::uint32_t> clau
   Needs needs;
   for (const std::uint32_t index : clauses) {
     const plan::Clause& clause = program.clauses[index];
-    const std::vector<bool> nonzero = nonzero_constants(clause);
+    const std::vector<bool> nonzero = nonzero_registers(clause);
     needs.level |= clause.has_record;
     needs.thread |= clause.has_record;
     for (const Instruction& instruction : clause.code) {

@@ -19,10 +19,11 @@ struct Needs {
 // Precondition: the program and the indices are valid.
 Needs needs_of(const plan::Program& program, std::span<const std::uint32_t> clauses);
 
-// For each register of a clause: whether it can only hold this one constant, which is not 0.
-std::vector<bool> nonzero_constants(const plan::Clause& clause);
+// For each register of a clause: whether it is never 0. Constants that are not, and strings that
+// cannot be NULL.
+std::vector<bool> nonzero_registers(const plan::Clause& clause);
 
-// Whether the instruction can end in a fault. `nonzero`: of nonzero_constants.
+// Whether the instruction can end in a fault. `nonzero`: of nonzero_registers.
 bool may_fault(const plan::Instruction& instruction, const std::vector<bool>& nonzero);
 
 }  // namespace trapline::codegen

@@ -113,7 +113,8 @@ class ClauseBuilder {
     i.variable = variable;
     i.operands = std::move(key);
     const plan::Variable& array = program.variables[variable];
-    i.scratch = room(static_cast<std::uint32_t>(plan::key_area(array)) + array.type.size);
+    i.scratch =
+        room(static_cast<std::uint32_t>(plan::key_area(array) + plan::storage_size(array.type)));
     return i.dst = reg();
   }
   void store_element(const plan::Program& program, std::uint32_t variable, std::vector<Operand> key,
@@ -122,7 +123,9 @@ class ClauseBuilder {
     i.variable = variable;
     i.operands = std::move(key);
     i.a = a;
-    i.scratch = room(static_cast<std::uint32_t>(plan::key_area(program.variables[variable])));
+    const plan::Variable& array = program.variables[variable];
+    i.scratch =
+        room(static_cast<std::uint32_t>(plan::key_area(array) + plan::storage_size(array.type)));
   }
   void aggregate(const plan::Program& program, std::uint32_t aggregation, Reg value = plan::kNoReg,
                  std::vector<Operand> key = {}, Reg weight = plan::kNoReg) {

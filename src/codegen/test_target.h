@@ -271,6 +271,8 @@ class Target {
     header().wall_offset = 1000000;
     header().pid = 4242;
     header().ppid = 4241;
+    header().ancestors[0] = 4242;
+    header().ancestors[1] = 4241;
     header().uid = 1000;
     header().gid = 1001;
     header().execname = add_name("tested");

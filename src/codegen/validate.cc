@@ -11,6 +11,7 @@
 #include "wire/dynvar.h"
 #include "wire/key.h"
 #include "wire/layout.h"
+#include "wire/speculation.h"
 
 namespace trapline::codegen {
 
@@ -70,10 +71,14 @@ class OwnAddresses {
       case Op::kCopyInString:
       case Op::kStringJoin:
         return true;
+      case Op::kCall:
+        return instruction.immediate >= 0 &&
+               instruction.immediate < static_cast<std::int64_t>(plan::kRoutines) &&
+               plan::routine_info(static_cast<plan::Routine>(instruction.immediate)).result == 't';
       case Op::kMove:
         return instruction.a < own_.size() && own_[instruction.a];
       case Op::kConst:
-        return instruction.immediate == 0;  // an empty string, wherever one is read
+        return instruction.immediate == 0;  // NULL
       case Op::kBuiltin:
         return instruction.immediate >= static_cast<std::int64_t>(plan::Builtin::kExecname);
       case Op::kLoad:
@@ -137,12 +142,16 @@ class ClauseCheck {
       case Op::kBuiltin:
       case Op::kLoad:
       case Op::kLoadElement:
+      case Op::kCall:
+      case Op::kSpeculation:
         needs_a = false;
         break;
       case Op::kJump:
       case Op::kReserve:
       case Op::kEnd:
       case Op::kAggregate:
+      case Op::kRemoveElement:
+      case Op::kStop:
         needs_dst = needs_a = false;
         break;
       case Op::kJumpIfZero:
@@ -151,7 +160,19 @@ class ClauseCheck {
       case Op::kStoreElement:
       case Op::kField:
       case Op::kExit:
+      case Op::kCheckIndex:
+      case Op::kSpeculate:
+      case Op::kRaise:
+      case Op::kChill:
         needs_dst = false;
+        break;
+      case Op::kStoreMemory:
+      case Op::kStoreString:
+      case Op::kCopyMemory:
+      case Op::kCopyOut:
+      case Op::kCopyOutString:
+        needs_dst = false;
+        needs_b = true;
         break;
       case Op::kMove:
       case Op::kNegate:
@@ -160,6 +181,10 @@ class ClauseCheck {
       case Op::kLoadMemory:
       case Op::kCopyInString:
       case Op::kStringLength:
+      case Op::kAlloca:
+      case Op::kByteSwap:
+      case Op::kCommit:
+      case Op::kDiscard:
         break;
       default:
         needs_b = true;
@@ -196,13 +221,41 @@ class ClauseCheck {
         return {};
       case Op::kExtend:
       case Op::kLoadMemory:
-        if (!integer_size(i.size)) return broken("a bad size");
+      case Op::kStoreMemory:
+      case Op::kByteSwap:
+        if (!integer_size(i.size) || (i.op == Op::kByteSwap && i.size == 1))
+          return broken("a bad size");
+        return {};
+      case Op::kStoreString:
+        if (i.immediate <= 0 || i.immediate > std::int64_t{program_.strsize})
+          return broken("a bad size");
+        if (!own_(i.b)) return broken("a string operand that may be any address");
+        return {};
+      case Op::kCopyMemory:
+      case Op::kCopyOut:
+      case Op::kCopyOutString:
+        if (i.operands.size() != 1 || !is_register(i.operands.front().reg))
+          return broken("no destination");
+        if (i.op == Op::kCopyOutString && !own_(i.a))
+          return broken("a string operand that may be any address");
+        return {};
+      case Op::kCopyIn:
+        if (i.scratch == kNone) return {};
+        if (i.immediate < 0) return broken("a bad size");
+        return check_scratch(i.scratch, static_cast<std::uint64_t>(i.immediate));
+      case Op::kCall:
+        return check_call(i);
+      case Op::kSpeculation:
+      case Op::kSpeculate:
+      case Op::kCommit:
+      case Op::kDiscard:
         return {};
       case Op::kLoad:
       case Op::kStore:
         return check_scalar(i);
       case Op::kLoadElement:
       case Op::kStoreElement:
+      case Op::kRemoveElement:
         return check_array(i);
       case Op::kCompareString:
       case Op::kStringJoin:
@@ -220,6 +273,27 @@ class ClauseCheck {
       default:
         return {};
     }
+  }
+
+  Result<> check_call(const Instruction& i) const {
+    if (i.immediate < 0 || i.immediate >= static_cast<std::int64_t>(plan::kRoutines))
+      return broken("no such routine");
+    const plan::RoutineInfo& info = plan::routine_info(static_cast<plan::Routine>(i.immediate));
+    std::size_t count = 0;
+    bool optional = false;
+    for (const char kind : info.operands) {
+      if (kind == '?') {
+        optional = true;
+        continue;
+      }
+      if (count >= i.operands.size()) return broken("a missing operand");
+      const Reg reg = i.operands[count++].reg;
+      if (optional && reg == kNoReg) continue;
+      if (!is_register(reg)) return broken("a missing operand");
+      if (kind != 'n' && !own_(reg)) return broken("a string operand that may be any address");
+    }
+    if (count != i.operands.size()) return broken("too many operands");
+    return info.result == 't' ? check_scratch(i.scratch, program_.strsize) : Result<>{};
   }
 
   Result<> check_scratch(std::uint32_t offset, std::uint64_t size) const {
@@ -244,11 +318,7 @@ class ClauseCheck {
     if (i.operands.size() != count) return broken("a key of the wrong length");
     for (const plan::Operand& operand : i.operands) {
       if (!is_register(operand.reg) || !valid_type(operand.type)) return broken("a malformed key");
-      if (operand.type.kind == ValueKind::kBytes) {
-        return Error(ErrorCode::kUnsupported,
-                     where_ + ": a key that is neither an integer nor a string");
-      }
-      if (operand.type.kind == ValueKind::kString && !own_(operand.reg)) {
+      if (operand.type.kind != ValueKind::kInteger && !own_(operand.reg)) {
         return broken("a string operand that may be any address");
       }
     }
@@ -262,18 +332,20 @@ class ClauseCheck {
     const Variable& array = program_.variables[i.variable];
     TL_TRY(check_operands(i, array.keys.size()));
     const std::uint64_t key = longest_key(i.operands, array.scope == Scope::kSelf ? 1 : 0);
-    const wire::DynvarTable table{nullptr, array.capacity, array.cell_size, array.type.size};
+    const auto value = static_cast<std::uint32_t>(plan::stored_size(array.type));
+    const wire::DynvarTable table{nullptr, array.capacity, array.cell_size, value};
     if (key > wire::kMaxKeySize)
       return Error(ErrorCode::kUnsupported, where_ + ": the key of " + array.name + " is too long");
     if (!wire::dynvar_key_fits(table, static_cast<std::uint32_t>(key / 8))) {
       return broken("a cell too small for the key and value of " + array.name);
     }
-    if (array.type.kind == ValueKind::kInteger) return check_scratch(i.scratch, key);
-    if (i.op == Op::kStoreElement) {
-      if (!own_(i.a)) return broken("a string operand that may be any address");
+    if (array.type.kind == ValueKind::kInteger || i.op == Op::kRemoveElement)
       return check_scratch(i.scratch, key);
-    }
-    return check_scratch(i.scratch, plan::key_area(array) + array.type.size);
+    if (i.op == Op::kStoreElement && !own_(i.a))
+      return broken("a string operand that may be any address");
+    if (i.op == Op::kStoreElement && array.type.kind == ValueKind::kBytes)
+      return check_scratch(i.scratch, key);
+    return check_scratch(i.scratch, plan::key_area(array) + value);
   }
 
   Result<> check_field(const Instruction& i) const {
@@ -323,7 +395,7 @@ Result<> check_variable(const Program& program, const Variable& variable) {
   std::uint64_t area = program.globals_size;
   if (!variable.is_array && variable.scope == Scope::kSelf) area = program.self_size;
   if (!variable.is_array && variable.scope == Scope::kThis) area = program.this_size;
-  std::uint64_t size = variable.type.size;
+  std::uint64_t size = plan::stored_size(variable.type);
   if (variable.is_array) {
     const std::uint32_t capacity = variable.capacity;
     if (capacity == 0 || (capacity & (capacity - 1)) != 0 || variable.cell_size % 8 != 0 ||
@@ -395,7 +467,9 @@ Result<> check_layout(const Program& program, const wire::Layout& layout) {
   if (layout.size == 0 || strings > layout.strings_size ||
       program.globals_size > layout.globals_size || program.direct_size > layout.slot_direct_size ||
       program.self_size > layout.slot_self_size ||
-      std::uint64_t{static_scratch_size(program)} + program.scratchsize > layout.scratch_size) {
+      std::uint64_t{static_scratch_size(program)} + plan::kScratchGuard +
+              plan::dynamic_scratch_size(program) >
+          layout.scratch_size) {
     return Error(ErrorCode::kInternal, "the arena's layout was not made for this program");
   }
   return {};
@@ -412,8 +486,17 @@ std::uint32_t static_scratch_size(const Program& program) {
 std::uint64_t longest_key(std::span<const plan::Operand> operands, std::uint32_t prefix_words) {
   std::uint64_t size = std::uint64_t{prefix_words} * 8;
   for (const plan::Operand& operand : operands) {
-    size += operand.type.kind == ValueKind::kString ? wire::string_key_bytes(operand.type.size)
-                                                    : wire::kIntegerKeyBytes;
+    switch (operand.type.kind) {
+      case ValueKind::kString:
+        size += wire::string_key_bytes(operand.type.size);
+        break;
+      case ValueKind::kBytes:
+        size += wire::round_up_to_word(operand.type.size);
+        break;
+      case ValueKind::kInteger:
+        size += wire::kIntegerKeyBytes;
+        break;
+    }
   }
   return size;
 }
@@ -435,6 +518,11 @@ Result<> validate(const Program& program, const wire::Layout& layout,
       return malformed("the size of clause " + std::to_string(i));
     }
     TL_TRY(ClauseCheck(program, layout, i).run());
+  }
+  const std::uint64_t words = std::uint64_t{program.speculations} * 4;
+  if (program.speculations > wire::kMaxSpeculations || program.speculations_offset % 4 != 0 ||
+      words > program.globals_size || program.speculations_offset > program.globals_size - words) {
+    return malformed("the speculations");
   }
   for (const BodyRequest& body : bodies) {
     for (const std::uint32_t index : body.clauses) {

@@ -206,6 +206,7 @@ bool Drainer::make_record(std::span<const std::byte> bytes, std::vector<Record>&
   record.cpu = header.cpu;
   record.tid = header.tid;
   record.tsc = header.tsc;
+  record.speculation = header.speculation;
   record.payload.assign(payload.begin(), payload.begin() + static_cast<std::ptrdiff_t>(size));
   out.push_back(std::move(record));
   return true;
@@ -362,6 +363,7 @@ Drops Drainer::read_drops() {
     now.record = arena_.load64(at + offsetof(wire::Slot, drops_record));
     now.aggregation = arena_.load64(at + offsetof(wire::Slot, drops_aggregation));
     now.dynamic = arena_.load64(at + offsetof(wire::Slot, drops_dynamic));
+    now.speculation = arena_.load64(at + offsetof(wire::Slot, drops_speculation));
     now.level = arena_.load64(at + offsetof(wire::Slot, drops_level));
     fresh += now - slots_[slot]->drops;
     slots_[slot]->drops = now;

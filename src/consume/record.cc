@@ -15,6 +15,8 @@ Drops& Drops::operator+=(const Drops& other) {
   record += other.record;
   aggregation += other.aggregation;
   dynamic += other.dynamic;
+  speculation += other.speculation;
+  speculative += other.speculative;
   level += other.level;
   no_slot += other.no_slot;
   malformed += other.malformed;
@@ -26,6 +28,8 @@ Drops Drops::operator-(const Drops& earlier) const {
   out.record = record - earlier.record;
   out.aggregation = aggregation - earlier.aggregation;
   out.dynamic = dynamic - earlier.dynamic;
+  out.speculation = speculation - earlier.speculation;
+  out.speculative = speculative - earlier.speculative;
   out.level = level - earlier.level;
   out.no_slot = no_slot - earlier.no_slot;
   out.malformed = malformed - earlier.malformed;

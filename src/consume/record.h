@@ -25,6 +25,8 @@ struct Record {
   std::uint32_t cpu = 0;
   std::uint32_t tid = 0;
   std::uint64_t tsc = 0;
+  std::uint32_t speculation = 0;  // NOT checked: the token of the one it belongs to; 0: none
+  std::uint32_t source = 0;       // which process's; set by the session
   std::vector<std::byte>
       payload;  // kDataRecord: Clause::record_size bytes; kFaultRecord: FaultFields
 };
@@ -37,6 +39,8 @@ struct Drops {
   std::uint64_t record = 0;       // a clause did not run: no room for its record
   std::uint64_t aggregation = 0;  // no room for a new key
   std::uint64_t dynamic = 0;      // no room for an associative array's element
+  std::uint64_t speculation = 0;  // speculation() found none free
+  std::uint64_t speculative = 0;  // a speculative record beyond specsize
   std::uint64_t level = 0;        // nested deeper than wire::kLevels
   std::uint64_t no_slot = 0;      // a thread found no slot
   std::uint64_t malformed =

@@ -46,6 +46,11 @@ std::optional<std::vector<Value>> decode_key(std::span<const plan::ValueType> ty
     value.type = type;
     if (type.kind == plan::ValueKind::kInteger) {
       value.integer = extend(key[at++], type);
+    } else if (type.kind == plan::ValueKind::kBytes) {
+      const std::uint64_t words = (std::uint64_t{type.size} + 7) / 8;
+      if (words > key.size() - at) return std::nullopt;
+      value.bytes.assign(reinterpret_cast<const char*>(key.data() + at), type.size);
+      at += words;
     } else {
       const std::uint64_t length = key[at++];
       const std::uint64_t words = length / 8 + (length % 8 != 0);
@@ -69,7 +74,7 @@ Key encode_key(std::span<const Value> components) {
       out.push_back(value.integer);
       continue;
     }
-    out.push_back(value.bytes.size());
+    if (value.type.kind == plan::ValueKind::kString) out.push_back(value.bytes.size());
     const std::size_t at = out.size();
     out.resize(at + (value.bytes.size() + 7) / 8);
     if (!value.bytes.empty()) std::memcpy(&out[at], value.bytes.data(), value.bytes.size());

@@ -157,9 +157,9 @@ NodePtr Checker::check_unary(const Unary& unary) {
 
 NodePtr Checker::check_dereference(NodePtr operand, diag::Range range) {
   if (types_.is_string(operand->type)) {
-    NodePtr node = make(NodeKind::kUnsupported, ctypes::kChar, range);
-    node->text = "a single character of a string";
+    NodePtr node = make(NodeKind::kDereference, ctypes::kChar, range);
     node->lvalue = true;
+    node->operands.push_back(std::move(operand));
     return node;
   }
   if (!types_.is_pointer(operand->type)) {

@@ -115,6 +115,9 @@ CompileResult compile(const CompileRequest& request) {
   lower_request.sources = &result.sources;
   lower_request.strsize = types.strsize();
   lower_request.scratchsize = settings.scratchsize;
+  lower_request.speculations =
+      std::min(size_option(result.options, "nspec"), plan::kMaxSpeculations);
+  lower_request.printsize = size_option(result.options, "printsize");
   plan::Program program = lower(lower_request, result.diagnostics);
   if (result.diagnostics.has_errors()) return result;
 

@@ -3,6 +3,7 @@
 #include "dlang/lower.h"
 
 #include <algorithm>
+#include <set>
 
 #include "dlang/lowerer.h"
 #include "plan/layout.h"
@@ -10,6 +11,12 @@
 namespace trapline::dlang {
 
 using plan::Op;
+
+namespace {
+
+constexpr std::uint64_t kMaxRecorded = 32 * 1024;  // bytes of one trace(), tracemem() or print()
+
+}  // namespace
 
 plan::Program lower(const LowerRequest& request, diag::Diagnostics& diagnostics) {
   return Lowerer(request, diagnostics).run();
@@ -23,6 +30,7 @@ Lowerer::Lowerer(const LowerRequest& request, diag::Diagnostics& diagnostics)
 
 plan::Program Lowerer::run() {
   for (const CheckedClause& checked : *request_.clauses) lower_clause(checked);
+  program_.types = std::make_shared<const ctypes::TypeTable>(types_);
   return std::move(program_);
 }
 
@@ -30,10 +38,39 @@ std::uint32_t Lowerer::line_of(diag::Range range) const {
   return range.known() ? request_.sources->position(range.start()).line : 0;
 }
 
+namespace {
+
+// Actions that the body does by itself: they leave nothing for the tracer to do.
+bool is_done_in_body(FunctionId id) {
+  return id == FunctionId::kSpeculate || id == FunctionId::kRaise || id == FunctionId::kStop ||
+         id == FunctionId::kChill;
+}
+
+// Whether an expression calls a function. `seen`: the inlines that were looked through.
+bool calls(const Node& node, FunctionId id, std::set<const Symbol*>& seen) {
+  const auto in = [&](const NodePtr& operand) {
+    return operand != nullptr && calls(*operand, id, seen);
+  };
+  return (node.function != nullptr && node.function->id == id) ||
+         std::ranges::any_of(node.operands, in) || std::ranges::any_of(node.arguments, in) ||
+         (node.kind == NodeKind::kInline && seen.insert(node.symbol).second &&
+          in(node.symbol->value));
+}
+
+bool calls(const CheckedClause& checked, FunctionId id) {
+  std::set<const Symbol*> seen;
+  return (checked.predicate != nullptr && calls(*checked.predicate, id, seen)) ||
+         std::ranges::any_of(checked.statements,
+                             [&](const NodePtr& node) { return calls(*node, id, seen); });
+}
+
+}  // namespace
+
 bool Lowerer::has_record(const CheckedClause& checked) {
   return checked.statements.empty() ||
          std::ranges::any_of(checked.statements, [](const NodePtr& node) {
-           return node->kind == NodeKind::kCall && node->function->kind == FunctionKind::kAction;
+           return node->kind == NodeKind::kCall && node->function->kind == FunctionKind::kAction &&
+                  !is_done_in_body(node->function->id);
          });
 }
 
@@ -56,6 +93,16 @@ void Lowerer::lower_clause(const CheckedClause& checked) {
   }
   line_ = clause_.line;
   scratch_used_ = 0;
+  // Each clause begins anew with what strtok() remembers.
+  if (calls(checked, FunctionId::kStrtok)) {
+    const std::uint32_t variable = token_state();
+    const Reg state = emit_value(Op::kLoad);
+    clause_.code.back().variable = variable;
+    const Reg zero = constant(0);
+    plan::Instruction& clear = emit(Op::kStoreMemory);
+    clear.a = state;
+    clear.b = zero;
+  }
   std::optional<std::size_t> refused;
   if (checked.predicate != nullptr) {
     line_ = line_of(checked.predicate->range);
@@ -201,15 +248,55 @@ std::optional<std::uint32_t> Lowerer::add_field(const Node& value) {
     unsupported(value.range, "printing a value of type " + types_.name(value.type));
     return std::nullopt;
   }
-  const Reg reg = is_text ? lower_string(value) : lower(value);
+  Reg reg = is_text ? lower_string(value) : lower(value);
+  if (reg != plan::kNoReg && type->kind == plan::ValueKind::kBytes)
+    reg = own_bytes(value, reg, type->size);
   if (reg == plan::kNoReg) return std::nullopt;
   return add_field(reg, *type);
+}
+
+// `size` bytes from an address in the traced process or of ours.
+std::optional<std::uint32_t> Lowerer::add_bytes(Reg address, std::uint64_t size,
+                                                diag::Range range) {
+  if (size == 0 || size > kMaxRecorded) {
+    unsupported(range, "recording " + std::to_string(size) + " bytes");
+    return std::nullopt;
+  }
+  plan::ValueType type;
+  type.kind = plan::ValueKind::kBytes;
+  type.is_signed = false;
+  type.size = static_cast<std::uint32_t>(size);
+  return add_field(copy_in(address, size), type);
 }
 
 void Lowerer::lower_action(const Node& node) {
   switch (node.function->id) {
     case FunctionId::kPrintf:
-      lower_printf(node);
+      lower_format_action(node, plan::ActionKind::kPrintf);
+      return;
+    case FunctionId::kSystem:
+      lower_format_action(node, plan::ActionKind::kSystem);
+      return;
+    case FunctionId::kFreopen:
+      lower_format_action(node, plan::ActionKind::kFreopen);
+      return;
+    case FunctionId::kFtruncate:
+      clause_.actions.emplace_back().kind = plan::ActionKind::kFtruncate;
+      program_.destructive = true;
+      return;
+    case FunctionId::kSetopt:
+      lower_setopt(node);
+      return;
+    case FunctionId::kTracemem:
+      lower_tracemem(node);
+      return;
+    case FunctionId::kPrint:
+      lower_print(node);
+      return;
+    case FunctionId::kSpeculate:
+    case FunctionId::kCommit:
+    case FunctionId::kDiscard:
+      lower_speculation(node);
       return;
     case FunctionId::kPrinta:
       lower_printa(node);
@@ -226,20 +313,9 @@ void Lowerer::lower_action(const Node& node) {
     case FunctionId::kTrunc:
       lower_aggregation_action(node, plan::ActionKind::kTruncate);
       return;
-    case FunctionId::kTrace: {
-      const Node& value = *node.operands.front();
-      if (types_.is_by_reference(value.type)) {
-        unsupported(value.range, "trace() of a value of type " + types_.name(value.type));
-        return;
-      }
-      const auto field = add_field(value);
-      if (!field) return;
-      plan::Action action;
-      action.kind = plan::ActionKind::kTrace;
-      action.fields.push_back(*field);
-      clause_.actions.push_back(std::move(action));
+    case FunctionId::kTrace:
+      lower_trace(node);
       return;
-    }
     case FunctionId::kExit: {
       const Reg status = lower(*node.operands.front());
       if (status == plan::kNoReg) return;
@@ -251,8 +327,100 @@ void Lowerer::lower_action(const Node& node) {
       return;
     }
     default:
-      unsupported(node.range, std::string(node.function->name) + "()");
+      if (!lower_process_action(node))
+        unsupported(node.range, std::string(node.function->name) + "()");
   }
+}
+
+void Lowerer::lower_trace(const Node& node) {
+  const Node& value = *node.operands.front();
+  plan::Action action;
+  action.kind = plan::ActionKind::kTrace;
+  std::optional<std::uint32_t> field;
+  if (is_by_address(value.type)) {
+    const Reg address = lower(value);
+    if (address == plan::kNoReg) return;
+    field = add_bytes(address, types_.size(value.type), value.range);
+  } else {
+    field = add_field(value);
+  }
+  if (!field) return;
+  action.fields.push_back(*field);
+  clause_.actions.push_back(std::move(action));
+}
+
+void Lowerer::lower_tracemem(const Node& node) {
+  plan::Action action;
+  action.kind = plan::ActionKind::kTracemem;
+  const Reg address = lower(*node.operands[0]);
+  if (address == plan::kNoReg) return;
+  const auto bytes = add_bytes(address, node.operands[1]->value, node.range);
+  if (!bytes) return;
+  action.fields.push_back(*bytes);
+  if (node.operands.size() > 2) {
+    const auto shown = add_field(*node.operands[2]);
+    if (!shown) return;
+    action.fields.push_back(*shown);
+  }
+  clause_.actions.push_back(std::move(action));
+}
+
+void Lowerer::lower_print(const Node& node) {
+  const Node& pointer = *node.operands.front();
+  plan::Action action;
+  action.kind = plan::ActionKind::kPrint;
+  action.type = types_.pointed_to(pointer.type);
+  const Reg address = lower(pointer);
+  if (address == plan::kNoReg) return;
+  action.fields.push_back(add_field(address, *value_type(types_.pointer_to(ctypes::kVoid))));
+  const std::uint64_t size = types_.size(action.type);
+  const auto bytes =
+      add_bytes(address, std::min<std::uint64_t>(size, request_.printsize), pointer.range);
+  if (!bytes) return;
+  action.fields.push_back(*bytes);
+  clause_.actions.push_back(std::move(action));
+}
+
+void Lowerer::lower_setopt(const Node& node) {
+  plan::Action action;
+  action.kind = plan::ActionKind::kSetopt;
+  for (const NodePtr& operand : node.operands) {
+    const Reg text = lower_string(*operand);
+    if (text == plan::kNoReg) return;
+    action.fields.push_back(add_field(text, *value_type(ctypes::kString)));
+  }
+  clause_.actions.push_back(std::move(action));
+}
+
+void Lowerer::lower_speculation(const Node& node) {
+  const Reg number = lower(*node.operands.front());
+  if (number == plan::kNoReg) return;
+  program_.speculations = request_.speculations;
+  if (node.function->id == FunctionId::kSpeculate) {
+    emit(Op::kSpeculate).a = number;
+    return;
+  }
+  const bool commits = node.function->id == FunctionId::kCommit;
+  const Reg token = emit_value(commits ? Op::kCommit : Op::kDiscard, number);
+  plan::Action action;
+  action.kind = commits ? plan::ActionKind::kCommit : plan::ActionKind::kDiscard;
+  action.fields.push_back(add_field(token, *value_type(ctypes::kUnsignedInt)));
+  clause_.actions.push_back(std::move(action));
+}
+
+bool Lowerer::lower_process_action(const Node& node) {
+  Op op = Op::kStop;
+  if (node.function->id == FunctionId::kRaise) op = Op::kRaise;
+  if (node.function->id == FunctionId::kChill) op = Op::kChill;
+  if (op == Op::kStop && node.function->id != FunctionId::kStop) return false;
+  program_.destructive = true;
+  Reg operand = plan::kNoReg;
+  if (op != Op::kStop) {
+    operand = lower(*node.operands.front());
+    if (operand == plan::kNoReg) return true;
+  }
+  emit(op).a = operand;
+  return true;
 }
 
 namespace {
@@ -271,10 +439,15 @@ plan::FormatItem format_item(const FormatPart& part) {
 
 }  // namespace
 
-void Lowerer::lower_printf(const Node& node) {
+void Lowerer::lower_format_action(const Node& node, plan::ActionKind kind) {
   plan::Action action;
-  action.kind = plan::ActionKind::kPrintf;
+  action.kind = kind;
   action.has_format = true;
+  if (kind != plan::ActionKind::kPrintf) program_.destructive = true;
+  if (node.format == nullptr) {  // freopen("")
+    clause_.actions.push_back(std::move(action));
+    return;
+  }
   std::size_t next = 1;
   const auto take = [&]() -> std::optional<std::uint32_t> {
     const auto field = add_field(*node.operands[next++]);

@@ -26,6 +26,8 @@ struct LowerRequest {
   const diag::SourceManager* sources = nullptr;
   std::uint32_t strsize = 256;
   std::uint32_t scratchsize = 256;
+  std::uint32_t speculations = 0;  // option nspec
+  std::uint32_t printsize = 8192;  // bytes that print() records at most
 };
 
 // Precondition: the clauses were checked without errors. Scratch offsets in the result count from

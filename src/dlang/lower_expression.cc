@@ -13,6 +13,8 @@ using ctypes::TypeKind;
 using plan::kNoReg;
 using plan::Op;
 
+constexpr std::uint64_t kMaxObject = std::uint64_t{1} << 24;  // bytes of a structure or array
+
 }  // namespace
 
 // ------------------------------------------------------------------------------------ instructions
@@ -106,6 +108,16 @@ std::optional<plan::ValueType> Lowerer::value_type(TypeId type) const {
       out.is_signed = false;
       out.size = program_.strsize;
       return out;
+    case TypeKind::kFloat:
+    case TypeKind::kStruct:
+    case TypeKind::kUnion:
+    case TypeKind::kArray:
+      if (t.size == 0 || t.size > kMaxObject) return std::nullopt;
+      out.kind = plan::ValueKind::kBytes;
+      out.is_signed = false;
+      out.is_float = t.kind == TypeKind::kFloat;
+      out.size = static_cast<std::uint32_t>(t.size);
+      return out;
     default:
       return std::nullopt;
   }
@@ -185,8 +197,10 @@ plan::Reg Lowerer::lower(const Node& node) {
     case NodeKind::kString:
       return string_constant(node.text);
     case NodeKind::kVariable:
-    case NodeKind::kElement:
-      return lower_variable(node);
+    case NodeKind::kElement: {
+      const auto placed = placed_.find(&node);
+      return placed != placed_.end() ? placed->second : lower_variable(node);
+    }
     case NodeKind::kBuiltin:
       return lower_builtin(node);
     case NodeKind::kInline:
@@ -215,7 +229,7 @@ plan::Reg Lowerer::lower(const Node& node) {
     case NodeKind::kStringof:
       return lower_stringof(node);
     case NodeKind::kDereference: {
-      const Reg address = lower(*node.operands.front());
+      const Reg address = lower_pointer(*node.operands.front());
       return address == kNoReg ? kNoReg : load(address, node.type, node.range);
     }
     case NodeKind::kMember:
@@ -238,7 +252,7 @@ plan::Reg Lowerer::lower(const Node& node) {
 }
 
 plan::Reg Lowerer::lower_string(const Node& node) {
-  if (node.is_zero()) return string_constant("");
+  if (node.is_zero()) return constant(0);  // NULL
   const Reg value = lower(node);
   if (value == kNoReg || types_.is_string(node.type)) return value;
   const ctypes::Type& type = types_.get(types_.resolve(node.type));
@@ -248,8 +262,6 @@ plan::Reg Lowerer::lower_string(const Node& node) {
 
 plan::Reg Lowerer::lower_as(const Node& node, TypeId type) {
   if (types_.is_string(type)) return lower_string(node);
-  if (types_.is_string(node.type))
-    return unsupported(node.range, "a string as a value of type " + types_.name(type));
   const Reg value = lower(node);
   const auto wanted = value_type(type);
   if (!wanted) return unsupported(node.range, "a value of type " + types_.name(type));
@@ -300,52 +312,13 @@ std::optional<std::vector<plan::Operand>> Lowerer::lower_keys(const Symbol& symb
                                      : "a key of type " + types_.name(wanted));
       return std::nullopt;
     }
-    const Reg value = lower_as(key, wanted);
+    Reg value = lower_as(key, wanted);
+    if (value != kNoReg && type->kind == plan::ValueKind::kBytes)
+      value = own_bytes(key, value, type->size);
     if (value == kNoReg) return std::nullopt;
     operands.push_back({value, *type});
   }
   return operands;
-}
-
-std::optional<Lowerer::Target> Lowerer::lower_target(const Node& node) {
-  if (node.kind != NodeKind::kVariable && node.kind != NodeKind::kElement) {
-    unsupported(node.range, "writing through a pointer");
-    return std::nullopt;
-  }
-  Target target;
-  target.type = *node.symbol->type;
-  target.is_element = node.kind == NodeKind::kElement;
-  const auto index = variable_index(*node.symbol, node.range);
-  if (!index) return std::nullopt;
-  target.variable = *index;
-  if (target.is_element) {
-    auto keys = lower_keys(*node.symbol, node.operands);
-    if (!keys) return std::nullopt;
-    target.keys = std::move(*keys);
-  }
-  return target;
-}
-
-plan::Reg Lowerer::load_target(const Target& target) {
-  const Reg dst = emit_value(target.is_element ? Op::kLoadElement : Op::kLoad);
-  plan::Instruction& instruction = clause_.code.back();
-  instruction.variable = target.variable;
-  if (!target.is_element) return dst;
-  instruction.operands = target.keys;
-  const plan::Variable& variable = program_.variables[target.variable];
-  std::uint64_t area = plan::key_area(variable);
-  if (variable.type.kind == plan::ValueKind::kString) area += plan::storage_size(variable.type);
-  instruction.scratch = allocate_scratch(area);
-  return dst;
-}
-
-void Lowerer::store_target(const Target& target, Reg value) {
-  plan::Instruction& instruction = emit(target.is_element ? Op::kStoreElement : Op::kStore);
-  instruction.variable = target.variable;
-  instruction.a = value;
-  if (!target.is_element) return;
-  instruction.operands = target.keys;
-  instruction.scratch = allocate_scratch(plan::key_area(program_.variables[target.variable]));
 }
 
 plan::Reg Lowerer::lower_variable(const Node& node) {
@@ -378,131 +351,6 @@ plan::Reg Lowerer::lower_inline(const Node& node) {
   const Reg value = lower_as(*symbol.value, node.type);
   parameters_ = outer;
   return value;
-}
-
-// ------------------------------------------------------------------------------------------ memory
-
-plan::Reg Lowerer::load(Reg address, TypeId type, diag::Range range) {
-  if (types_.is_by_reference(type)) return address;
-  const auto value = value_type(type);
-  if (!value || value->kind != plan::ValueKind::kInteger) {
-    return unsupported(range, "reading a value of type " + types_.name(type));
-  }
-  const Reg dst = emit_value(Op::kLoadMemory, address);
-  clause_.code.back().size = static_cast<std::uint8_t>(value->size);
-  clause_.code.back().is_signed = value->is_signed;
-  return dst;
-}
-
-plan::Reg Lowerer::lower_member(const Node& node) {
-  const Reg object = lower(*node.operands.front());
-  if (object == kNoReg) return kNoReg;
-  if (node.bit_width != 0) return lower_bit_field(node, object);
-  const std::uint64_t offset = node.bit_offset / 8;
-  const Reg address = offset == 0 ? object : emit_value(Op::kAdd, object, constant(offset));
-  return load(address, node.type, node.range);
-}
-
-// A bit-field lies within one aligned unit of its declared type.
-plan::Reg Lowerer::lower_bit_field(const Node& node, Reg object) {
-  const std::uint64_t unit = types_.size(node.type);
-  const std::uint64_t offset = node.bit_offset / (unit * 8) * unit;
-  const std::uint64_t first = node.bit_offset - offset * 8;
-  const Reg address = offset == 0 ? object : emit_value(Op::kAdd, object, constant(offset));
-  const Reg whole = emit_value(Op::kLoadMemory, address);
-  clause_.code.back().size = static_cast<std::uint8_t>(unit);
-  clause_.code.back().is_signed = false;
-  const Reg high = emit_value(Op::kShiftLeft, whole, constant(64 - first - node.bit_width));
-  const Op down = types_.is_signed(node.type) ? Op::kShiftRightSigned : Op::kShiftRight;
-  return emit_value(down, high, constant(64 - node.bit_width));
-}
-
-plan::Reg Lowerer::lower_address(const Node& lvalue) {
-  if (lvalue.kind == NodeKind::kDereference) return lower(*lvalue.operands.front());
-  if (lvalue.kind != NodeKind::kMember || lvalue.bit_width != 0) {
-    return unsupported(lvalue.range, "the address of this");
-  }
-  const Reg object = lower(*lvalue.operands.front());
-  if (object == kNoReg || lvalue.bit_offset == 0) return object;
-  return emit_value(Op::kAdd, object, constant(lvalue.bit_offset / 8));
-}
-
-plan::Reg Lowerer::lower_call(const Node& node) {
-  const auto argument = [&](std::size_t i) { return lower(*node.operands[i]); };
-  switch (node.function->id) {
-    case FunctionId::kCopyin: {
-      const Reg address = argument(0);
-      const Reg size = argument(1);
-      if (address == kNoReg || size == kNoReg) return kNoReg;
-      return emit_value(Op::kCopyIn, address, size);
-    }
-    case FunctionId::kCopyinstr: {
-      const Reg address = argument(0);
-      if (address == kNoReg) return kNoReg;
-      if (node.operands.size() == 1) return copy_string(address, std::nullopt);
-      const Reg limit = argument(1);
-      if (limit == kNoReg) return kNoReg;
-      const Reg dst = emit_value(Op::kCopyInString, address, limit);
-      clause_.code.back().scratch = allocate_scratch(program_.strsize);
-      return dst;
-    }
-    case FunctionId::kStrlen: {
-      const Reg text = lower_string(*node.operands[0]);
-      return text == kNoReg ? kNoReg : emit_value(Op::kStringLength, text);
-    }
-    case FunctionId::kStrjoin: {
-      const Reg left = lower_string(*node.operands[0]);
-      const Reg right = lower_string(*node.operands[1]);
-      if (left == kNoReg || right == kNoReg) return kNoReg;
-      const Reg dst = emit_value(Op::kStringJoin, left, right);
-      clause_.code.back().scratch = allocate_scratch(program_.strsize);
-      return dst;
-    }
-    default:
-      return unsupported(node.range, std::string(node.function->name) + "()");
-  }
-}
-
-// ------------------------------------------------------------------------------------- assignments
-
-plan::Reg Lowerer::lower_assign(const Node& node) {
-  const Node& place = *node.operands[0];
-  const Node& source = *node.operands[1];
-  // As DTrace does it, what is assigned is computed before where it goes.
-  if (!node.op) {
-    const Reg value = lower_as(source, place.type);
-    if (value == kNoReg) return kNoReg;
-    const auto target = lower_target(place);
-    if (!target) return kNoReg;
-    store_target(*target, value);
-    return value;
-  }
-  const auto target = lower_target(place);
-  if (!target) return kNoReg;
-  const Reg old = load_target(*target);
-  const Reg operand = lower(source);
-  if (operand == kNoReg) return kNoReg;
-  Reg value = kNoReg;
-  if (types_.is_pointer(place.type)) {
-    value = lower_pointer_arithmetic(*node.op, place, old, source, operand);
-  } else {
-    value = lower_arithmetic(*node.op, old, operand, place.type);
-  }
-  const auto type = value_type(place.type);
-  if (!type) return unsupported(node.range, "a value of type " + types_.name(place.type));
-  value = extended(value, *type);
-  store_target(*target, value);
-  return value;
-}
-
-plan::Reg Lowerer::lower_increment(const Node& node) {
-  const auto target = lower_target(*node.operands.front());
-  if (!target) return kNoReg;
-  const Reg old = load_target(*target);
-  Reg value = emit_value(Op::kAdd, old, constant(node.value));
-  if (const auto type = value_type(target->type)) value = extended(value, *type);
-  store_target(*target, value);
-  return node.is_postfix ? old : value;
 }
 
 }  // namespace trapline::dlang

@@ -26,15 +26,18 @@ plan::Reg Lowerer::lower_binary(const Node& node) {
     lower_discarding(left);
     return lower_discarding(right);
   }
-  if (types_.is_string(left.type) || types_.is_string(right.type)) {
-    return unsupported(node.range, "arithmetic on a string");
+  // A string that begins within another one.
+  if (types_.is_string(node.type)) {
+    const Reg address = lower_pointer(node);
+    return address == kNoReg ? kNoReg : copy_string(address, std::nullopt);
   }
   const Reg l = lower(left);
   const Reg r = lower(right);
   if (l == kNoReg || r == kNoReg) return kNoReg;
-  if (types_.is_pointer(left.type) || types_.is_pointer(right.type)) {
-    return lower_pointer_arithmetic(op, left, l, right, r);
-  }
+  const auto points = [&](const Node& side) {
+    return types_.is_pointer(side.type) || types_.is_string(side.type);
+  };
+  if (points(left) || points(right)) return lower_pointer_arithmetic(op, left, l, right, r);
   return lower_arithmetic(op, l, r, node.type);
 }
 
@@ -66,9 +69,18 @@ plan::Reg Lowerer::lower_arithmetic(BinaryOperator op, Reg left, Reg right, Type
 
 plan::Reg Lowerer::lower_pointer_arithmetic(BinaryOperator op, const Node& left, Reg l,
                                             const Node& right, Reg r) {
-  const bool left_points = types_.is_pointer(left.type);
-  const std::uint64_t size = types_.size(types_.pointed_to(left_points ? left.type : right.type));
-  if (left_points && types_.is_pointer(right.type)) {
+  const bool strings = types_.is_string(left.type) || types_.is_string(right.type);
+  const bool left_points = types_.is_pointer(left.type) || types_.is_string(left.type);
+  const TypeId pointer = left_points ? left.type : right.type;
+  const std::uint64_t size = strings ? 1 : types_.size(types_.pointed_to(pointer));
+  // Arrays of one element or none often stand for longer ones at the end of a structure.
+  const ctypes::Type& array = types_.get(types_.resolve(pointer));
+  if (array.kind == TypeKind::kArray && array.is_complete && array.count > 1 &&
+      op == BinaryOperator::kAdd && (left_points ? right : left).kind != NodeKind::kInteger) {
+    emit(Op::kCheckIndex).a = left_points ? r : l;
+    clause_.code.back().immediate = static_cast<std::int64_t>(array.count);
+  }
+  if (left_points && (types_.is_pointer(right.type) || types_.is_string(right.type))) {
     const Reg difference = emit_value(Op::kSub, l, r);
     return size <= 1 ? difference : emit_value(Op::kDivSigned, difference, constant(size));
   }
@@ -153,17 +165,10 @@ plan::Reg Lowerer::lower_string_comparison(const Node& node) {
   const Node& left = *node.operands[0];
   const Node& right = *node.operands[1];
   const BinaryOperator op = *node.op;
-  // No string of ours is a null pointer: a string that was never set is empty, and an empty one
-  // equals NULL.
-  const bool is_equality = op == BinaryOperator::kEqual || op == BinaryOperator::kNotEqual;
-  if (left.is_zero() || right.is_zero()) {
-    if (!is_equality) return unsupported(node.range, "ordering a string and NULL");
-    const Reg text = lower_string(left.is_zero() ? right : left);
-    if (text == kNoReg) return kNoReg;
-    const Reg length = emit_value(Op::kStringLength, text);
-    return compare(op, length, constant(0), true);
-  }
-  if (!types_.is_string_like(left.type) || !types_.is_string_like(right.type)) {
+  const auto is_text = [&](const Node& side) {
+    return side.is_zero() || types_.is_string_like(side.type);
+  };
+  if (!is_text(left) || !is_text(right)) {
     return unsupported(node.range,
                        "comparing a string with a value of type " +
                            types_.name(types_.is_string(left.type) ? right.type : left.type));
@@ -203,13 +208,12 @@ plan::Reg Lowerer::lower_conditional(const Node& node) {
 
 plan::Reg Lowerer::lower_cast(const Node& node) {
   const Node& operand = *node.operands.front();
-  if (types_.is_string(operand.type) && !types_.is_string(node.type)) {
-    return unsupported(node.range, "the address of a string");
-  }
-  if (types_.is_float(node.type) || types_.is_float(operand.type)) {
+  if (types_.is_float(node.type) != types_.is_float(operand.type) ||
+      (types_.is_float(node.type) && types_.size(node.type) != types_.size(operand.type))) {
     return unsupported(node.range, "floating-point arithmetic");
   }
   const Reg value = lower(operand);
+  if (value == kNoReg) return kNoReg;
   return cast_cuts(operand.type, node.type) ? extended(value, *value_type(node.type)) : value;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,8 +30,16 @@ class Lowerer {
   void lower_action(const Node& node);
   void lower_printf(const Node& node);
   void lower_printa(const Node& node);
+  void lower_format_action(const Node& node, plan::ActionKind kind);
+  void lower_trace(const Node& node);
+  void lower_tracemem(const Node& node);
+  void lower_print(const Node& node);
+  void lower_setopt(const Node& node);
+  void lower_speculation(const Node& node);
+  bool lower_process_action(const Node& node);
   void lower_aggregation_action(const Node& node, plan::ActionKind kind);
   std::optional<std::uint32_t> add_field(const Node& value);
+  std::optional<std::uint32_t> add_bytes(Reg address, std::uint64_t size, diag::Range range);
   std::uint32_t add_field(Reg value, plan::ValueType type);
   std::uint32_t aggregation_index(const Symbol& symbol);
   static bool has_record(const CheckedClause& checked);
@@ -55,23 +64,48 @@ class Lowerer {
   Reg lower_cast(const Node& node);
   Reg lower_stringof(const Node& node);
   Reg lower_member(const Node& node);
-  Reg lower_bit_field(const Node& node, Reg object);
+  // ---- lower_memory.cc: what lies at an address, and places that are written.
+  bool is_by_address(TypeId type) const;  // its value is an address: structures, arrays, floats
   Reg lower_address(const Node& lvalue);
+  Reg lower_pointer(const Node& node);  // of a pointer, an array, or the bytes of a string
+  Reg member_address(const Node& member);
   Reg load(Reg address, TypeId type, diag::Range range);
-  Reg lower_call(const Node& node);
-  Reg lower_assign(const Node& node);
-  Reg lower_increment(const Node& node);
+  Reg load_bit_field(const Node& member, Reg object);
+  // Bytes of ours, for what is held by address; copied where they may be anybody's.
+  Reg own_bytes(const Node& node, Reg address, std::uint64_t size);
+  Reg copy_in(Reg address, std::uint64_t size);
+  Reg copy_in(Reg address, Reg size, std::uint64_t most);
+  void copy_memory(Reg to, Reg from, std::uint64_t size);
 
   // The place that an assignment writes, its keys already evaluated.
   struct Target {
-    std::uint32_t variable = plan::kNone;
+    std::uint32_t variable = plan::kNone;  // kNone: memory at `address`
     bool is_element = false;
     std::vector<plan::Operand> keys;
     TypeId type = ctypes::kVoid;
+    Reg address = plan::kNoReg;       // of a bit-field: of its unit
+    const Node* bit_field = nullptr;  // the member
+    // Within an element of an array: a copy of the element, which is stored again.
+    std::shared_ptr<Target> element;
+    Reg element_copy = plan::kNoReg;
   };
   std::optional<Target> lower_target(const Node& node);
+  std::optional<Target> lower_memory_target(const Node& node);
   Reg load_target(const Target& target);
   void store_target(const Target& target, Reg value);
+  void store_memory(const Target& target, Reg value);
+  void store_bit_field(const Target& target, Reg value);
+  void remove_target(const Target& target);
+  Reg lower_assign(const Node& node);
+  Reg lower_increment(const Node& node);
+
+  // ---- lower_call.cc: subroutines
+  Reg lower_call(const Node& node);
+  Reg lower_text_call(const Node& node);
+  Reg lower_memory_call(const Node& node);
+  Reg lower_token(const Node& node);
+  Reg call_routine(plan::Routine routine, std::vector<Reg> operands);
+  std::uint32_t token_state();
 
   std::optional<std::vector<plan::Operand>> lower_keys(const Symbol& symbol,
                                                        const std::vector<NodePtr>& keys);
@@ -101,6 +135,8 @@ class Lowerer {
   std::map<const Symbol*, std::uint32_t> variables_;
   std::map<const Symbol*, std::uint32_t> aggregations_;
   std::map<const Symbol*, Reg> parameters_;  // of the array inline being expanded
+  std::map<const Node*, Reg> placed_;        // elements whose copy is being written to
+  std::uint32_t token_state_ = plan::kNone;  // the variable that strtok() keeps its place in
   plan::Clause clause_;
   std::uint64_t scratch_used_ = 0;  // by the statement being lowered
   std::uint32_t line_ = 0;

@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -23,8 +24,10 @@ class Environment {
 
   // arg<n>, 0 <= n <= 9.
   virtual std::uint64_t argument(unsigned n) = 0;
-  // An integer builtin (kPid ... kVirtualTimestamp).
+  // An integer builtin, all but kEpid.
   virtual std::uint64_t builtin(plan::Builtin which) = 0;
+  // epid: of the firing probe and this clause.
+  virtual std::uint64_t epid(std::uint32_t clause) = 0;
   // A string builtin (kExecname ... kProbeName). The view must stay valid until run() returns.
   virtual std::string_view builtin_string(plan::Builtin which) = 0;
 
@@ -44,14 +47,25 @@ class Environment {
   virtual std::optional<std::size_t> read_target_string(RemoteAddr address,
                                                         std::span<std::byte> out);
 
+  // Writes to the traced process; false: not all of it was possible.
+  virtual bool write_target(RemoteAddr address, std::span<const std::byte> bytes) = 0;
+  // Whether the process that the probe fired in is `pid` or a descendant of it.
+  virtual bool is_progeny_of(std::int64_t pid) = 0;
+  // raise() and stop(): a signal to the process that the probe fired in.
+  virtual void raise(int signal) = 0;
+  // chill(): spins.
+  virtual void chill(std::chrono::nanoseconds time) = 0;
+
   // One update. `key` is the tuple in words, as wire/key.h has it. Count has value 1.
   virtual void aggregate(std::uint32_t aggregation, std::span<const std::uint64_t> key,
                          std::int64_t value, std::int64_t weight) = 0;
   // Is there room for the clause's record? false: the drop is counted by the environment, the
   // clause ends.
   virtual bool reserve(std::uint32_t clause) = 0;
-  // The clause ended well and has a record (Clause::has_record).
-  virtual void commit(std::uint32_t clause, std::span<const std::byte> payload) = 0;
+  // The clause ended well and has a record (Clause::has_record). `speculation`: the token of the
+  // speculation that it belongs to (wire/speculation.h); 0: none.
+  virtual void commit(std::uint32_t clause, std::span<const std::byte> payload,
+                      std::uint32_t speculation) = 0;
   virtual void fault(std::uint32_t clause, plan::Fault fault, std::uint32_t instruction,
                      std::uint64_t address) = 0;
   // The clause ended well and had run an exit(status) statement; its record, which carries the
@@ -59,6 +73,8 @@ class Environment {
   virtual void exit(std::int64_t status) = 0;
   // An associative array's element found no room, or its cell was contended.
   virtual void dynamic_drop() = 0;
+  // speculation() found none free.
+  virtual void speculation_drop() = 0;
   // An aggregation's key is longer than wire::kMaxKeySize.
   virtual void aggregation_drop() = 0;
 };

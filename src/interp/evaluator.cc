@@ -3,11 +3,14 @@
 
 #include "interp/evaluator.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <cstring>
 #include <string>
 
 #include "interp/arithmetic.h"
+#include "wire/speculation.h"
 
 namespace trapline::interp {
 
@@ -63,7 +66,14 @@ bool Evaluator::step(const Instruction& in) {
     case Op::kStore:
     case Op::kLoadElement:
     case Op::kStoreElement:
+    case Op::kRemoveElement:
     case Op::kLoadMemory:
+    case Op::kStoreMemory:
+    case Op::kStoreString:
+    case Op::kCopyMemory:
+    case Op::kCopyOut:
+    case Op::kCopyOutString:
+    case Op::kAlloca:
     case Op::kCopyIn:
     case Op::kCopyInString:
       return step_memory(in);
@@ -72,6 +82,17 @@ bool Evaluator::step(const Instruction& in) {
     case Op::kStringLength:
     case Op::kStringJoin:
       return step_string(in);
+    case Op::kCall:
+      return call(in);
+    case Op::kRaise:
+    case Op::kStop:
+    case Op::kChill:
+      return step_process(in);
+    case Op::kSpeculation:
+    case Op::kSpeculate:
+    case Op::kCommit:
+    case Op::kDiscard:
+      return step_speculation(in);
     case Op::kReserve:
     case Op::kField:
     case Op::kAggregate:
@@ -98,6 +119,13 @@ bool Evaluator::step_value(const Instruction& in) {
       return set(in.dst, get(in.a));
     case Op::kExtend:
       return set(in.dst, extend(get(in.a), in.size, in.is_signed));
+    case Op::kByteSwap: {
+      if (in.size != 2 && in.size != 4 && in.size != 8) return malformed();
+      return set(in.dst, __builtin_bswap64(get(in.a)) >> (64 - 8 * in.size));
+    }
+    case Op::kCheckIndex:
+      if (get(in.a) < static_cast<std::uint64_t>(in.immediate)) return true;
+      return fault(Fault::kBadIndex, get(in.a));
     case Op::kArgument:
       if (in.immediate < 0 || in.immediate > 9) return malformed();
       return set(in.dst, environment_.argument(static_cast<unsigned>(in.immediate)));
@@ -117,6 +145,7 @@ bool Evaluator::builtin(const Instruction& in) {
     return malformed();
   }
   const auto which = static_cast<plan::Builtin>(in.immediate);
+  if (which == plan::Builtin::kEpid) return set(in.dst, environment_.epid(clause_index_));
   if (which < plan::Builtin::kExecname) return set(in.dst, environment_.builtin(which));
   return set(in.dst, make_result(environment_.builtin_string(which)));
 }
@@ -131,11 +160,19 @@ bool Evaluator::step_string(const Instruction& in) {
     return set(in.dst, address_of(Region::kConstants, area_.constant_offsets_[index]));
   }
   if (in.op == Op::kStringJoin) return string_join(in);
+  if (in.op == Op::kStringLength) {
+    const auto text = text_operand(in.a);
+    return text && set(in.dst, text->size());
+  }
+  // NULL is less than any string.
+  if (get(in.a) == 0 || get(in.b) == 0) {
+    const int a_known = get(in.a) != 0;
+    const int b_known = get(in.b) != 0;
+    return set(in.dst, static_cast<std::uint64_t>(std::int64_t{a_known - b_known}));
+  }
   const auto a = text_at(get(in.a));
-  if (!a) return malformed();
-  if (in.op == Op::kStringLength) return set(in.dst, a->size());
   const auto b = text_at(get(in.b));
-  if (!b) return malformed();
+  if (!a || !b) return malformed();
   const int order = a->compare(*b);  // char_traits<char> compares unsigned
   return set(in.dst, static_cast<std::uint64_t>(std::int64_t{order < 0 ? -1 : order > 0 ? 1 : 0}));
 }
@@ -166,7 +203,8 @@ bool Evaluator::end() {
     return false;
   }
   if (clause_.has_record) {
-    environment_.commit(clause_index_, std::span(area_.record_).first(clause_.record_size));
+    environment_.commit(clause_index_, std::span(area_.record_).first(clause_.record_size),
+                        speculation_);
   }
   outcome_ = exit_status_ ? Outcome::kExit : Outcome::kDone;
   if (exit_status_) environment_.exit(*exit_status_);
@@ -189,8 +227,9 @@ bool Evaluator::store_field(const Instruction& in) {
       std::memcpy(to.data(), &value, field.type.size);
       return true;
     case ValueKind::kString: {
-      const auto text = text_at(value);
-      if (!text || to.empty()) return malformed();
+      const auto text = text_operand(in.a);
+      if (!text) return false;
+      if (to.empty()) return malformed();
       write_text(to, *text);
       return true;
     }
@@ -201,14 +240,11 @@ bool Evaluator::store_field(const Instruction& in) {
 
 bool Evaluator::aggregate(const Instruction& in) {
   if (in.variable >= program_.aggregations.size()) return malformed();
-  switch (build_key(in, false)) {
-    case KeyResult::kFault:
-      return malformed();
-    case KeyResult::kTooLong:
-      environment_.aggregation_drop();
-      return true;
-    case KeyResult::kOk:
-      break;
+  const KeyResult built = build_key(in, false);
+  if (key_fault(built)) return false;
+  if (built == KeyResult::kTooLong) {
+    environment_.aggregation_drop();
+    return true;
   }
   const std::uint64_t value = in.a == plan::kNoReg ? 1 : get(in.a);
   const std::uint64_t weight = in.b == plan::kNoReg ? 1 : get(in.b);
@@ -218,17 +254,66 @@ bool Evaluator::aggregate(const Instruction& in) {
 }
 
 bool Evaluator::string_join(const Instruction& in) {
-  const auto a = text_at(get(in.a));
-  const auto b = text_at(get(in.b));
-  if (!a || !b) return malformed();
-  std::string joined(*a);
-  joined += *b;
+  const auto a = text_operand(in.a);
+  if (!a) return false;
+  const auto b = text_operand(in.b);
+  if (!b) return false;
+  const std::string joined = *a + *b;
   const auto address = string_room(in);
   if (!address) return fault(Fault::kNoScratch);
   const auto to = resolve(*address, program_.strsize);
   if (!to) return malformed();
   write_text(*to, joined);
   return set(in.dst, *address);
+}
+
+bool Evaluator::step_process(const Instruction& in) {
+  const std::uint64_t value = get(in.a);
+  switch (in.op) {
+    case Op::kRaise:
+      environment_.raise(static_cast<int>(value));
+      return true;
+    case Op::kStop:
+      environment_.raise(SIGSTOP);
+      return true;
+    default:
+      if (value > static_cast<std::uint64_t>(plan::kMaxChill))
+        return fault(Fault::kIllegalOperation);
+      environment_.chill(std::chrono::nanoseconds(static_cast<std::int64_t>(value)));
+      return true;
+  }
+}
+
+// ------------------------------------------------------------------------------------ speculations
+
+std::optional<std::span<std::uint32_t>> Evaluator::speculations() {
+  const std::uint64_t size = std::uint64_t{program_.speculations} * 4;
+  if (size > globals_.size() || program_.speculations_offset > globals_.size() - size ||
+      program_.speculations_offset % 4 != 0) {
+    return std::nullopt;
+  }
+  auto* words = reinterpret_cast<std::uint32_t*>(globals_.data() + program_.speculations_offset);
+  return std::span(words, program_.speculations);
+}
+
+bool Evaluator::step_speculation(const Instruction& in) {
+  const auto words = speculations();
+  if (!words) return malformed();
+  const std::uint64_t number = get(in.a);
+  switch (in.op) {
+    case Op::kSpeculation: {
+      const std::uint32_t begun = wire::speculation_begin(words->data(), program_.speculations);
+      if (begun == 0) environment_.speculation_drop();
+      return set(in.dst, begun);
+    }
+    case Op::kSpeculate:
+      speculation_ = wire::speculation_active(words->data(), program_.speculations, number);
+      if (speculation_ != 0) return true;
+      outcome_ = Outcome::kDone;
+      return false;
+    default:
+      return set(in.dst, wire::speculation_end(words->data(), program_.speculations, number));
+  }
 }
 
 }  // namespace trapline::interp

@@ -11,6 +11,7 @@
 #include "interp/arithmetic.h"
 #include "interp/environment.h"
 #include "interp/run.h"
+#include "plan/layout.h"
 #include "wire/dynvar.h"
 #include "wire/key.h"
 
@@ -38,6 +39,7 @@ class FakeWorld : public Environment {
   std::uint64_t builtin(plan::Builtin which) override {
     return 1000 + static_cast<std::uint64_t>(which);
   }
+  std::uint64_t epid(std::uint32_t clause) override { return 7000 + clause; }
   std::string_view builtin_string(plan::Builtin) override { return name; }
   std::span<std::byte> globals() override {
     return std::as_writable_bytes(std::span(globals_words));
@@ -52,6 +54,17 @@ class FakeWorld : public Environment {
     std::memcpy(out.data(), memory.data() + (at - base), out.size());
     return true;
   }
+  bool write_target(RemoteAddr address, std::span<const std::byte> bytes) override {
+    const std::uint64_t at = address.value();
+    if (at < base || at + bytes.size() > base + memory.size()) return false;
+    std::memcpy(memory.data() + (at - base), bytes.data(), bytes.size());
+    return true;
+  }
+  bool is_progeny_of(std::int64_t pid) override { return pid == 1; }
+  void raise(int signal) override { log.push_back("raise " + std::to_string(signal)); }
+  void chill(std::chrono::nanoseconds time) override {
+    log.push_back("chill " + std::to_string(time.count()));
+  }
   void aggregate(std::uint32_t aggregation, std::span<const std::uint64_t> key, std::int64_t value,
                  std::int64_t weight) override {
     std::string line = "@" + std::to_string(aggregation) + "[";
@@ -59,9 +72,11 @@ class FakeWorld : public Environment {
     log.push_back(line + "] " + std::to_string(value) + " " + std::to_string(weight));
   }
   bool reserve(std::uint32_t) override { return has_room; }
-  void commit(std::uint32_t clause, std::span<const std::byte> payload) override {
+  void commit(std::uint32_t clause, std::span<const std::byte> payload,
+              std::uint32_t speculation) override {
     committed[clause].assign(reinterpret_cast<const char*>(payload.data()), payload.size());
-    log.push_back("commit " + std::to_string(clause));
+    log.push_back("commit " + std::to_string(clause) +
+                  (speculation != 0 ? " speculation " + std::to_string(speculation) : ""));
   }
   void fault(std::uint32_t, Fault fault, std::uint32_t instruction,
              std::uint64_t address) override {
@@ -72,6 +87,7 @@ class FakeWorld : public Environment {
   void exit(std::int64_t status) override { log.push_back("exit " + std::to_string(status)); }
   void dynamic_drop() override { log.push_back("dynamic drop"); }
   void aggregation_drop() override { log.push_back("aggregation drop"); }
+  void speculation_drop() override { log.push_back("speculation drop"); }
 
   std::string name = "main";
   std::uint64_t base = 0x10000;
@@ -126,7 +142,7 @@ class Builder {
     variable.type = type;
     variable.offset = size;
     program.variables.push_back(variable);
-    size += (type.size + 7) / 8 * 8;
+    size += static_cast<std::uint32_t>(plan::storage_size(type));
     return static_cast<std::uint32_t>(program.variables.size() - 1);
   }
   std::uint32_t array(plan::Scope scope, ValueType type, std::vector<ValueType> keys) {
@@ -137,7 +153,8 @@ class Builder {
     variable.keys = std::move(keys);
     variable.offset = program.globals_size;
     variable.capacity = 16;
-    variable.cell_size = wire::dynvar_cell_size(64, type.size);
+    variable.cell_size =
+        wire::dynvar_cell_size(64, static_cast<std::uint32_t>(plan::stored_size(type)));
     program.globals_size += variable.capacity * variable.cell_size;
     program.variables.push_back(variable);
     return static_cast<std::uint32_t>(program.variables.size() - 1);
@@ -352,17 +369,17 @@ TEST(Arrays, AreSharedWithTheBodiesThroughTheWireFormat) {
   FakeWorld world;
   const auto& variable = build.program.variables[array];
   const wire::DynvarTable table{reinterpret_cast<unsigned char*>(world.globals().data()),
-                                variable.capacity, variable.cell_size, variable.type.size};
+                                variable.capacity, variable.cell_size, variable.type.size + 1};
   const std::uint64_t key[] = {world.tid, 5};
-  const char text[32] = "from a body";
+  const char text[33] = "\1from a body";
   ASSERT_EQ(
       wire::dynvar_store(table, {key, 2, wire::hash_key(key, 2, 0)}, text, wire::DynvarForm::kText),
       wire::DynvarResult::kDone);
   ASSERT_EQ(build.run(world), Outcome::kDone);
   EXPECT_EQ(text_field(world), "from a body");
-  world.tid = 8;
-  ASSERT_EQ(build.run(world), Outcome::kDone);
-  EXPECT_EQ(text_field(world), "");
+  world.tid = 8;  // what was never stored is NULL, and NULL cannot be printed
+  ASSERT_EQ(build.run(world), Outcome::kFault);
+  EXPECT_THAT(world.log, ElementsAre("commit 0", "fault 1 at 3"));
 }
 
 TEST(Arrays, CountADropWhenFull) {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "interp/evaluator.h"
+#include "plan/layout.h"
 #include "wire/arena.h"
 
 namespace trapline::interp {
@@ -11,14 +12,15 @@ namespace trapline::interp {
 ThisArea::ThisArea(const plan::Program& program) : this_size_(program.this_size) {
   std::uint32_t registers = 0;
   std::uint32_t record = 0;
-  static_size_ = program.this_size;
+  std::uint64_t static_size = program.this_size;
   for (const auto& clause : program.clauses) {
     registers = std::max(registers, clause.register_count);
     record = std::max(record, clause.record_size);
-    static_size_ = std::max<std::uint64_t>(static_size_, clause.scratch_size);
+    static_size = std::max<std::uint64_t>(static_size, clause.scratch_size);
   }
-  static_size_ = (static_size_ + 7) & ~std::uint64_t{7};
-  scratch_.resize(static_size_ + program.scratchsize);
+  scratch_.resize((static_size + 7) & ~std::uint64_t{7});
+  dynamic_.resize(plan::dynamic_scratch_size(program));
+  writable_globals_ = plan::scalar_globals_size(program);
   registers_.resize(registers);
   record_.resize(record);
   key_.resize(wire::kMaxKeySize / 8);

@@ -29,13 +29,14 @@ class ThisArea {
   friend class Evaluator;
   std::vector<std::byte> constants_;  // the program's strings, each with its NUL
   std::vector<std::uint64_t> constant_offsets_;
-  std::vector<std::byte> scratch_;  // static part, then Program::scratchsize of dynamic scratch
+  std::vector<std::byte> scratch_;  // static
+  std::vector<std::byte> dynamic_;
   std::vector<std::byte> results_;  // strings that builtins and arrays gave this clause
   std::vector<std::byte> record_;
   std::vector<std::uint64_t> registers_;
   std::vector<std::uint64_t> key_;
   std::uint64_t this_size_ = 0;
-  std::uint64_t static_size_ = 0;
+  std::uint64_t writable_globals_ = 0;
 };
 
 enum class Outcome : std::uint8_t {

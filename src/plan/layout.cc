@@ -8,6 +8,7 @@
 #include "wire/arena.h"
 #include "wire/bins.h"
 #include "wire/dynvar.h"
+#include "wire/text.h"
 
 namespace trapline::plan {
 namespace {
@@ -43,6 +44,13 @@ Result<> place_scalars(Program& program) {
   return {};
 }
 
+void place_speculations(Program& program) {
+  if (program.speculations == 0) return;
+  program.speculations_offset = round_up(program.globals_size, 8);
+  program.globals_size = static_cast<std::uint32_t>(
+      round_up(program.speculations_offset + std::uint64_t{program.speculations} * 4, 8));
+}
+
 Result<> place_arrays(Program& program, const LayoutLimits& limits) {
   const auto is_array = [](const Variable& variable) { return variable.is_array; };
   const auto count = static_cast<std::uint64_t>(std::ranges::count_if(program.variables, is_array));
@@ -52,7 +60,7 @@ Result<> place_arrays(Program& program, const LayoutLimits& limits) {
   for (Variable& variable : program.variables) {
     if (!variable.is_array) continue;
     const std::uint64_t keys = key_area(variable);
-    const std::uint64_t value = storage_size(variable.type);
+    const std::uint64_t value = stored_size(variable.type);
     if (keys > kMaxScratch) return too_large("the keys of " + variable.name, keys, kMaxScratch);
     const std::uint64_t cell =
         wire::dynvar_cell_size(static_cast<std::uint32_t>(keys), static_cast<std::uint32_t>(value));
@@ -110,12 +118,28 @@ Result<> place_clause(Clause& clause, std::uint32_t this_size) {
 
 }  // namespace
 
-std::uint64_t storage_size(const ValueType& type) {
-  return type.kind == ValueKind::kInteger ? 8 : round_up(type.size, 8);
+std::uint64_t stored_size(const ValueType& type) {
+  return type.kind == ValueKind::kString ? std::uint64_t{type.size} + 1 : type.size;
+}
+
+std::uint64_t storage_size(const ValueType& type) { return round_up(stored_size(type), 8); }
+
+std::uint32_t token_state_size(std::uint32_t strsize) {
+  return static_cast<std::uint32_t>(sizeof(wire::TokenState)) + strsize;
+}
+
+std::uint64_t scalar_globals_size(const Program& program) {
+  std::uint64_t size = 0;
+  for (const Variable& variable : program.variables) {
+    if (variable.scope != Scope::kGlobal || variable.is_array) continue;
+    size = std::max(size, variable.offset + storage_size(variable.type));
+  }
+  return size;
 }
 
 std::uint64_t key_size(const ValueType& type) {
-  return type.kind == ValueKind::kInteger ? 8 : 8 + round_up(type.size, 8);
+  const std::uint64_t words = round_up(type.size, 8);
+  return type.kind == ValueKind::kString ? 8 + words : words;
 }
 
 std::uint64_t key_area(const Variable& variable) {
@@ -181,6 +205,7 @@ void choose_storage(Aggregation& aggregation) {
 
 Result<> lay_out(Program& program, const LayoutLimits& limits) {
   TL_TRY(place_scalars(program));
+  place_speculations(program);
   TL_TRY(place_arrays(program, limits));
   TL_TRY(place_aggregations(program));
   for (Clause& clause : program.clauses) TL_TRY(place_clause(clause, program.this_size));

@@ -16,6 +16,7 @@
 
 #include "base/result.h"
 #include "plan/plan.h"
+#include "wire/speculation.h"
 
 namespace trapline::plan {
 
@@ -25,7 +26,9 @@ struct LayoutLimits {
   std::uint64_t dynvarsize = 1024 * 1024;  // bytes for all associative arrays together
 };
 
-// Bytes of one value in a variable or a key (a string's key carries its length before it).
+// Bytes of one value in a variable: a string has a byte in front, see Variable. storage_size: in
+// whole words. key_size: in a key, where a string carries its length before it, and bytes do not.
+std::uint64_t stored_size(const ValueType& type);
 std::uint64_t storage_size(const ValueType& type);
 std::uint64_t key_size(const ValueType& type);
 
@@ -38,6 +41,13 @@ std::uint64_t key_area(const Aggregation& aggregation);  // a sparse one's bin i
 // magnitudes of (steps - steps / factor) bins each, on either side of zero, and under-, over- and
 // zero bin.
 std::uint64_t histogram_bins(AggregationKind kind, const std::int64_t (&parameters)[4]);
+
+// Bytes of globals that instructions may write by address: the scalars, before arrays and all else.
+std::uint64_t scalar_globals_size(const Program& program);
+
+// Bytes of what strtok() keeps between two calls.
+std::uint32_t token_state_size(std::uint32_t strsize);
+inline constexpr std::uint32_t kMaxSpeculations = wire::kMaxSpeculations;
 
 // Fills in the storage of one aggregation (bins, direct, sparse, words) from its kind, keys and
 // parameters.

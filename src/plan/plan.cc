@@ -112,6 +112,12 @@ std::string_view builtin_text(std::int64_t value) {
       return "walltimestamp";
     case Builtin::kVirtualTimestamp:
       return "vtimestamp";
+    case Builtin::kErrno:
+      return "errno";
+    case Builtin::kRandom:
+      return "rand";
+    case Builtin::kEpid:
+      return "epid";
     case Builtin::kExecname:
       return "execname";
     case Builtin::kProbeProvider:
@@ -181,6 +187,14 @@ std::string_view arithmetic_text(Op op) {
       return "copyin";
     case Op::kCopyInString:
       return "copyinstr";
+    case Op::kAlloca:
+      return "alloca";
+    case Op::kSpeculation:
+      return "speculation";
+    case Op::kCommit:
+      return "commit";
+    case Op::kDiscard:
+      return "discard";
     case Op::kMove:
       return "";
     default:
@@ -319,6 +333,30 @@ class Printer {
       case ActionKind::kExit:
         name = "exit";
         break;
+      case ActionKind::kTracemem:
+        name = "tracemem";
+        break;
+      case ActionKind::kPrint:
+        name = "print";
+        break;
+      case ActionKind::kSystem:
+        name = "system";
+        break;
+      case ActionKind::kFreopen:
+        name = "freopen";
+        break;
+      case ActionKind::kFtruncate:
+        name = "ftruncate";
+        break;
+      case ActionKind::kSetopt:
+        name = "setopt";
+        break;
+      case ActionKind::kCommit:
+        name = "commit";
+        break;
+      case ActionKind::kDiscard:
+        name = "discard";
+        break;
     }
     fmt::format_to(out_, "  action {}", name);
     for (const FormatItem& item : action.format) fmt::format_to(out_, " {}", conversion_text(item));
@@ -378,6 +416,39 @@ class Printer {
         return fmt::format("{} = {}[{}]", reg(i.dst), variable_name(i.variable), operands_text(i));
       case Op::kStoreElement:
         return fmt::format("{}[{}] = {}", variable_name(i.variable), operands_text(i), reg(i.a));
+      case Op::kRemoveElement:
+        return fmt::format("remove {}[{}]", variable_name(i.variable), operands_text(i));
+      case Op::kStoreMemory:
+        return fmt::format("store{} [{}] = {}", i.size * 8, reg(i.a), reg(i.b));
+      case Op::kStoreString:
+        return fmt::format("store string{} [{}] = {}", i.immediate, reg(i.a), reg(i.b));
+      case Op::kCopyMemory:
+      case Op::kCopyOut:
+      case Op::kCopyOutString: {
+        const std::string_view name = i.op == Op::kCopyMemory ? "copy"
+                                      : i.op == Op::kCopyOut  ? "copyout"
+                                                              : "copyoutstr";
+        return fmt::format("{} {} bytes from [{}] to [{}]", name, reg(i.b), reg(i.a),
+                           operands_text(i));
+      }
+      case Op::kCall: {
+        const bool known = i.immediate >= 0 && i.immediate < static_cast<std::int64_t>(kRoutines);
+        const std::string_view name =
+            known ? routine_info(static_cast<Routine>(i.immediate)).name : "?";
+        return fmt::format("{} = {}({})", reg(i.dst), name, operands_text(i));
+      }
+      case Op::kCheckIndex:
+        return fmt::format("check {} < {}", reg(i.a), i.immediate);
+      case Op::kByteSwap:
+        return fmt::format("{} = swap{} {}", reg(i.dst), i.size * 8, reg(i.a));
+      case Op::kSpeculate:
+        return fmt::format("speculate {}", reg(i.a));
+      case Op::kRaise:
+        return fmt::format("raise {}", reg(i.a));
+      case Op::kStop:
+        return "stop";
+      case Op::kChill:
+        return fmt::format("chill {}", reg(i.a));
       case Op::kReserve:
         return "reserve";
       case Op::kField:
@@ -397,7 +468,8 @@ class Printer {
       default:
         break;
     }
-    std::string out = fmt::format("{} = {} {}", reg(i.dst), arithmetic_text(i.op), reg(i.a));
+    std::string out = fmt::format("{} = {}", reg(i.dst), arithmetic_text(i.op));
+    if (i.a != kNoReg) out += " " + reg(i.a);
     if (i.b != kNoReg) out += " " + reg(i.b);
     return out;
   }
@@ -408,6 +480,19 @@ class Printer {
 };
 
 }  // namespace
+
+const RoutineInfo& routine_info(Routine routine) {
+  static constexpr RoutineInfo kAll[kRoutines] = {
+      {"strchr", "tn", 't'},     {"strrchr", "tn", 't'},   {"strstr", "tt", 't'},
+      {"strtok", "Tta", 't'},    {"substr", "tn?n", 't'},  {"index", "tt?n", 'n'},
+      {"rindex", "tt?n", 'n'},   {"basename", "t", 't'},   {"dirname", "t", 't'},
+      {"cleanpath", "t", 't'},   {"lltostr", "nn", 't'},   {"strtoll", "tn", 'n'},
+      {"tolower", "t", 't'},     {"toupper", "t", 't'},    {"inet_ntoa", "a", 't'},
+      {"inet_ntoa6", "an", 't'}, {"inet_ntop", "na", 't'}, {"link_ntop", "na", 't'},
+      {"progenyof", "n", 'n'},
+  };
+  return kAll[static_cast<std::size_t>(routine)];
+}
 
 std::string to_text(const Program& program) { return Printer(program).run(); }
 

@@ -11,12 +11,14 @@
 //   its signedness
 //     (kExtend). Shifts use the low 6 bits of the count. Division by zero is a fault; INT64_MIN /
 //     -1 is INT64_MIN and INT64_MIN % -1 is 0.
-//   - A string register holds the address of NUL-terminated bytes, at most Options::strsize with
-//   the NUL, in memory
-//     of ours: a constant, a variable, or scratch. Never the traced process's own memory.
-//   - A pointer register holds an address in the traced process or in scratch; it is read by
-//   kLoadMemory only, which
-//     faults (kBadAddress) instead of crashing.
+//   - A string register holds 0, which is NULL, or the address of NUL-terminated bytes, at most
+//     Program::strsize with the NUL, in memory of ours: a constant, a variable, or scratch. Never
+//     the traced process's own memory. NULL may be stored and compared (it is less than any
+//     string); every other use of it is a fault, kBadAddress.
+//   - A pointer register holds an address in the traced process or of ours. Instructions that read
+//     or write memory check it and fault (kBadAddress) instead of crashing. Of ours can be read:
+//     constants, variables, static scratch, and what the clause has taken of the dynamic scratch.
+//     Variables and scratch can be written; the traced process's memory by kCopyOut alone.
 //   - A fault ends the clause: its record is thrown away, aggregations and assignments done before
 //   stay, a fault
 //     record is written, and the probe's next clause runs. The tracer then runs the ERROR probe's
@@ -25,8 +27,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "ctypes/type.h"
 
 namespace trapline::plan {
 
@@ -61,15 +67,17 @@ struct ValueType {
   std::uint32_t size = 8;   // bytes: 1, 2, 4, 8 for integers; strsize for strings; any for bytes
   bool is_pointer = false;  // kInteger that D's type system calls a pointer
   bool is_char = false;     // kInteger of type char
+  bool is_float = false;    // kBytes that are a float (4), double (8) or long double (16)
   auto operator<=>(const ValueType&) const = default;
 };
 
 enum class Scope : std::uint8_t { kGlobal, kSelf, kThis };
 
-// A scalar or associative variable. `offset` of a scalar is from the start of its scope's area: the
-// arena's globals, the slot's self area, or (kThis) the level's scratch. An associative array
-// (kGlobal and kSelf) is a table in the globals, see wire/dynvar.h; `keys` gives the types of its
-// tuple.
+// A scalar or associative variable. A string is stored with a byte in front that is 0 for NULL, 1
+// else: memory that nobody has written is NULL. `offset` of a scalar is from the start of its
+// scope's area: the arena's globals, the slot's self area, or (kThis) the level's scratch. An
+// associative array (kGlobal and kSelf) is a table in the globals, see wire/dynvar.h; `keys` gives
+// the types of its tuple.
 struct Variable {
   std::string name;
   Scope scope = Scope::kGlobal;
@@ -134,6 +142,9 @@ enum class Builtin : std::uint8_t {
   kTimestamp,
   kWallTimestamp,
   kVirtualTimestamp,
+  kErrno,   // of the system call that the probe is in: 0 outside of one
+  kRandom,  // 31 bits that nobody can foresee, other ones each time
+  kEpid,    // identifies the probe and the clause
   // strings
   kExecname,
   kProbeProvider,
@@ -174,30 +185,86 @@ enum class Op : std::uint8_t {
   kJumpIfNotZero,
   kArgument,  // dst = arg<immediate>, 0 to 9, as the probe's kind defines it
   kBuiltin,   // dst = Builtin(immediate)
-  kLoad,      // dst = scalar `variable`; for strings and bytes the address of its storage
+  kLoad,      // dst = scalar `variable`; of a string or bytes the address in its storage
   kStore,     // scalar `variable` = a; strings are copied up to strsize and stay terminated
-  // dst = variable[operands]; 0, or an empty string, where there is none. `scratch` is room for the
-  // key (key_area() of plan/layout.h, a self array's thread id included) and, right behind it, for
-  // a copy of a string (strsize bytes).
+  // dst = variable[operands]; 0, NULL, or zero bytes, where there is none. `scratch` is room for
+  // the key (key_area() of plan/layout.h, a self array's thread id included) and, right behind it,
+  // for a copy of a string or bytes (stored_size()).
   kLoadElement,
-  kStoreElement,  // variable[operands] = a; storing an integer 0 removes the element
-  kLoadMemory,    // dst = `size` bytes at address a (scratch or the traced process), extended by
-                  // `is_signed`
-  kCopyIn,        // dst = address of fresh scratch with b bytes copied from a; faults kBadAddress,
-                  // kNoScratch
+  kStoreElement,   // variable[operands] = a; storing an integer 0 removes the element
+  kRemoveElement,  // removes variable[operands], of any type
+  kLoadMemory,     // dst = `size` bytes at address a (scratch or the traced process), extended by
+                   // `is_signed`
+  kStoreMemory,    // the `size` low bytes of b go to address a
+  kStoreString,    // string b (cut to `immediate` bytes, NUL included) goes to address a
+  kCopyMemory,     // b bytes from address a go to the address in operands[0]. kBadSize: the
+                   // destination begins in memory that can be written, and ends outside
+  kCopyOut,        // the same; the destination is in the traced process
+  kCopyOutString,  // the string at address a, cut to b bytes, goes to operands[0] there
+  kAlloca,         // dst = address of a fresh bytes of dynamic scratch, all 0; faults kNoScratch
+  // dst = address of fresh scratch with b bytes copied from a; faults kBadAddress, kNoScratch. With
+  // `scratch`: the bytes go there, and more than `immediate` of them are a fault, kBadSize.
+  kCopyIn,
   kCopyInString,  // dst = string copied from a (the traced process or scratch), at most min(b,
                   // strsize) bytes (b = kNoReg: strsize)
   kStringLength,  // dst = strlen(a)
   kStringJoin,    // dst = a followed by b, cut at strsize - 1
+  kCall,          // dst = Routine(immediate) of operands; a string result lies in `scratch`
+  kCheckIndex,    // faults kBadIndex unless 0 <= a < immediate
+  kByteSwap,      // dst = the low `size` bytes of a in reverse order
   kReserve,       // the predicate held: room for the record is taken; if there is none, a drop is
                   // counted and the clause ends
   kField,         // field number `immediate` of the record = a
+  kSpeculation,   // dst = the number of a free speculation, from 1 on, now active; 0: none
+  // The record of this clause is speculative: it belongs to speculation a. One that is not active
+  // ends the clause, whose record is given back.
+  kSpeculate,
+  kCommit,     // the records of speculation a are to be printed
+  kDiscard,    // ... to be forgotten
+  kRaise,      // sends signal a to the process that the probe fired in
+  kStop,       // stops it
+  kChill,      // spins for a nanoseconds; more than kMaxChill are a fault, kIllegalOperation
   kAggregate,  // aggregation `variable` [operands]: value a (kNoReg for count), weight b (kNoReg:
                // 1)
   kExit,       // exit(a): once the clause has ended well (a fault undoes it) tracing ends, and the
                // probe's later clauses do not run
   kEnd,        // ends the clause: the record is committed (if kReserve was reached)
 };
+
+// What kCall computes. Strings are `t`, numbers `n`, addresses of bytes of ours `a`; in brackets:
+// kNoReg where it is missing.
+enum class Routine : std::uint8_t {
+  kStrchr,     // t = (t, n)
+  kStrrchr,    // t = (t, n)
+  kStrstr,     // t = (t, t)
+  kStrtok,     // t = (t or 0 to go on, t, a: wire::TokenState and strsize bytes)
+  kSubstr,     // t = (t, n, [n])
+  kIndex,      // n = (t, t, [n])
+  kRindex,     // n = (t, t, [n])
+  kBasename,   // t = (t)
+  kDirname,    // t = (t)
+  kCleanpath,  // t = (t)
+  kLltostr,    // t = (n, n)
+  kStrtoll,    // n = (t, n)
+  kToLower,    // t = (t)
+  kToUpper,    // t = (t)
+  kInetNtoa,   // t = (a: 4 bytes)
+  kInetNtoa6,  // t = (a: 16 bytes, n)
+  kInetNtop,   // t = (n: AF_INET or AF_INET6, a: 16 bytes)
+  kLinkNtop,   // t = (n: ARPHRD_ETHER or ARPHRD_INFINIBAND, a: 20 bytes)
+  kProgenyof,  // n = (n)
+};
+inline constexpr std::size_t kRoutines = 19;
+inline constexpr std::int64_t kMaxChill = 500'000'000;
+inline constexpr std::uint64_t kMaxCopyOut = std::uint64_t{1} << 20;  // bytes; more: kBadSize
+
+struct RoutineInfo {
+  std::string_view name;
+  std::string_view
+      operands;  // a letter each; T: a string or NULL; the one behind '?' may be missing
+  char result;   // 't' or 'n'
+};
+const RoutineInfo& routine_info(Routine routine);
 
 struct Operand {
   Reg reg = kNoReg;
@@ -256,6 +323,14 @@ enum class ActionKind : std::uint8_t {
   kClear,        // aggregation
   kTruncate,     // aggregation, optional field: how many to keep, negative from the low end
   kExit,         // field: the exit status
+  kTracemem,     // field: the bytes; optional field: how many of them to show
+  kPrint,        // fields: the address, the bytes; `type`: of what lies there
+  kSystem,       // format over fields: a command for the shell
+  kFreopen,      // format over fields: where output goes from now on; empty: back
+  kFtruncate,    // the output file is emptied
+  kSetopt,       // fields: an option's name, and optionally its value
+  kCommit,       // field: what kCommit gave
+  kDiscard,      // field: what kDiscard gave
 };
 
 // What the tracer does for a record, in source order.
@@ -265,6 +340,7 @@ struct Action {
   std::vector<FormatItem> format;
   std::vector<std::uint32_t> fields;        // indices into Clause::fields
   std::vector<std::uint32_t> aggregations;  // indices into Program::aggregations
+  ctypes::TypeId type = ctypes::kVoid;      // kPrint: in Program::types
 };
 
 // ---------------------------------------------------------------------------- clauses, the program
@@ -306,8 +382,20 @@ struct Program {
   std::uint32_t this_size = 0;
   std::uint32_t direct_size = 0;  // bytes of direct cells a slot
   std::uint32_t strsize = 256;
-  std::uint32_t scratchsize = 256;  // dynamic scratch (copyin) a level, beside the static one
+  std::uint32_t scratchsize = 256;  // dynamic scratch (alloca) a level, beside the static one
+  // Speculations: a 32-bit word each (wire/speculation.h), in the globals.
+  std::uint32_t speculations = 0;
+  std::uint64_t speculations_offset = 0;
+  std::shared_ptr<const ctypes::TypeTable> types;  // of print()
+  bool destructive = false;  // some clause changes a process or the system: option destructive
 };
+
+// Bytes of dynamic scratch: whole words. In front of it lie kScratchGuard bytes that nobody may
+// touch, so that what is a little before an allocation's start is a fault.
+inline constexpr std::uint32_t kScratchGuard = 64;
+constexpr std::uint32_t dynamic_scratch_size(const Program& program) {
+  return (program.scratchsize + 7) & ~7U;
+}
 
 // A probe that was found: what reports and bodies call it. Its index in the session is what records
 // carry.

@@ -63,6 +63,11 @@ Result<> JsonOutput::fault(const FaultInfo& fault) {
                     ",\"message\":" + json_message(fault_message(fault)) + "}\n");
 }
 
+Result<> JsonOutput::failed(const FiringInfo& firing, const std::string& text) {
+  return out_.write("{\"type\":\"error\"," + firing_members(firing) +
+                    ",\"message\":" + json_message(text) + "}\n");
+}
+
 Result<> JsonOutput::drops(const consume::Drops& drops) {
   if (!drops.any()) return {};
   return out_.write("{\"type\":\"drops\"," + json_drops(drops) + "}\n");

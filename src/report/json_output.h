@@ -31,10 +31,12 @@ class JsonOutput : public Output {
   Result<> exit(std::int32_t status) override;
   Result<> end_firing() override;
   Result<> fault(const FaultInfo& fault) override;
+  Result<> failed(const FiringInfo& firing, const std::string& text) override;
   Result<> drops(const consume::Drops& new_drops) override;
   Result<> finish(consume::AggregationStore& store) override;
   Result<> flush() override;
   void set_options(const PrintOptions& options) override { options_ = options; }
+  const PrintOptions& options() const override { return options_; }
 
  private:
   const plan::Program& program_;

@@ -116,6 +116,8 @@ std::string json_drops(const consume::Drops& drops) {
   return "\"record\":" + json_unsigned(drops.record) +
          ",\"aggregation\":" + json_unsigned(drops.aggregation) +
          ",\"dynamic\":" + json_unsigned(drops.dynamic) +
+         ",\"speculation\":" + json_unsigned(drops.speculation) +
+         ",\"speculative\":" + json_unsigned(drops.speculative) +
          ",\"level\":" + json_unsigned(drops.level) +
          ",\"no_slot\":" + json_unsigned(drops.no_slot) +
          ",\"malformed\":" + json_unsigned(drops.malformed);

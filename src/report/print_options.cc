@@ -18,6 +18,7 @@ PrintOptions print_options(const plan::Options& options, PrintOptions base) {
   base.flowindent = options.flag("flowindent");
   base.rawbytes = options.flag("rawbytes");
   base.droptags = options.flag("droptags");
+  base.printsize = static_cast<std::size_t>(std::max<std::int64_t>(options.number("printsize"), 0));
   base.sort.by_key = options.flag("aggsortkey");
   base.sort.reversed = options.flag("aggsortrev");
   base.sort.key_position = position(options, "aggsortkeypos");

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -18,6 +19,7 @@ struct PrintOptions {
   bool droptags = false;
   // No CPU and ID columns, as DTrace does where the environment has _DTRACE_TESTING.
   bool testing = false;
+  std::size_t printsize = 8192;  // bytes that print() shows
   consume::SortOptions sort;
   // In front of messages on stderr.
   std::string program_name = "dtrace";

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/fd.h"
 #include "base/result.h"
 
 namespace trapline::report {
@@ -21,6 +22,11 @@ class ByteSink {
   // Errors: kOs with the errno of the write (EPIPE, ENOSPC, ...).
   virtual Result<> write(std::string_view bytes) = 0;
   virtual Result<> flush() = 0;
+  // What is written from now on goes to the file `path`, behind what is there; empty: where it went
+  // first. Errors: kOs; it goes on going where it did.
+  virtual Result<> reopen(const std::string& path);
+  // Empties the file. Nothing happens where there is no file, as with a pipe.
+  virtual Result<> truncate() { return {}; }
 };
 
 // Writes to a stdio stream, which the caller owns and keeps open.
@@ -30,6 +36,8 @@ class FileSink : public ByteSink {
   FileSink(std::FILE* file, std::string name) : file_(file), name_(std::move(name)) {}
   Result<> write(std::string_view bytes) override;
   Result<> flush() override;
+  Result<> reopen(const std::string& path) override;
+  Result<> truncate() override;
 
  private:
   Result<> fail(int os_errno);
@@ -37,6 +45,7 @@ class FileSink : public ByteSink {
   std::FILE* file_;
   std::string name_;
   std::optional<Error> failed_;
+  Fd first_;  // where it went, once it goes elsewhere
 };
 
 class StringSink : public ByteSink {

@@ -68,6 +68,13 @@ std::string raw_bytes(const Value& value) {
   return out;
 }
 
+std::string where_text(const FiringInfo& firing) {
+  const plan::ProbeName& probe = *firing.probe;
+  return "dt_clause_" + std::to_string(firing.clause) + " for probe ID " +
+         std::to_string(probe.id) + " (" + probe.provider + ":" + probe.module + ":" +
+         probe.function + ":" + probe.name + ")";
+}
+
 bool ends_with_word(std::string_view name, std::string_view word) {
   return name.ends_with(word) &&
          (name.size() == word.size() || name[name.size() - word.size() - 1] == '-');
@@ -196,6 +203,16 @@ Result<> TextOutput::printa(const plan::Action& action, std::span<const Value> /
   return {};
 }
 
+Result<> TextOutput::freopen(const std::string& path) {
+  TL_TRY(write_pending());
+  return out_.reopen(path);
+}
+
+Result<> TextOutput::ftruncate() {
+  TL_TRY(write_pending());
+  return out_.truncate();
+}
+
 Result<> TextOutput::exit(std::int32_t) { return {}; }
 
 Result<> TextOutput::end_firing() {
@@ -206,6 +223,12 @@ Result<> TextOutput::end_firing() {
 Result<> TextOutput::fault(const FaultInfo& fault) {
   TL_TRY(write_pending());
   return err_.write(options_.program_name + ": " + fault_message(fault) + "\n");
+}
+
+Result<> TextOutput::failed(const FiringInfo& firing, const std::string& text) {
+  TL_TRY(write_pending());
+  return err_.write(options_.program_name + ": error in " + where_text(firing) + ": " + text +
+                    "\n\n");
 }
 
 Result<> TextOutput::drops(const consume::Drops& drops) {
@@ -220,6 +243,9 @@ Result<> TextOutput::drops(const consume::Drops& drops) {
   TL_TRY(say(drops.record, "DTRACEDROP_PRINCIPAL", "drop", " on CPU 0"));
   TL_TRY(say(drops.aggregation, "DTRACEDROP_AGGREGATION", "aggregation drop", " on CPU 0"));
   TL_TRY(say(drops.dynamic, "DTRACEDROP_DYNAMIC", "dynamic variable drop", ""));
+  TL_TRY(say(drops.speculative, "DTRACEDROP_SPEC", "speculative drop", " on CPU 0"));
+  TL_TRY(say(drops.speculation, "DTRACEDROP_SPECUNAVAIL", "failed speculation",
+             " (no speculative buffer available)"));
   TL_TRY(say(drops.level, "TRAPLINEDROP_NESTING", "drop", " (probes nested too deeply)"));
   TL_TRY(say(drops.no_slot, "TRAPLINEDROP_THREADS", "drop", " (too many threads)"));
   return say(drops.malformed, "TRAPLINEDROP_DAMAGED", "drop",
@@ -267,11 +293,8 @@ std::string matched_message(std::string_view what, std::string_view text, std::u
 // The words of Oracle's DTrace, down to the "BPF pc", which is the number of the instruction in the
 // clause here: tools that read them exist.
 std::string fault_message(const FaultInfo& fault) {
-  const plan::ProbeName& probe = *fault.firing.probe;
-  std::string out = "error in dt_clause_" + std::to_string(fault.firing.clause) + " for probe ID " +
-                    std::to_string(probe.id) + " (" + probe.provider + ":" + probe.module + ":" +
-                    probe.function + ":" + probe.name +
-                    "): " + std::string(fault_name(fault.fault));
+  std::string out =
+      "error in " + where_text(fault.firing) + ": " + std::string(fault_name(fault.fault));
   const auto address = static_cast<unsigned long long>(fault.address);
   switch (fault.fault) {
     case plan::Fault::kBadAddress:

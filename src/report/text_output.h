@@ -21,13 +21,17 @@ class TextOutput : public Output {
   Result<> printf(const plan::Action& action, std::span<const consume::Value> fields) override;
   Result<> printa(const plan::Action& action, std::span<const consume::Value> fields,
                   consume::AggregationStore& store) override;
+  Result<> freopen(const std::string& path) override;
+  Result<> ftruncate() override;
   Result<> exit(std::int32_t status) override;
   Result<> end_firing() override;
   Result<> fault(const FaultInfo& fault) override;
+  Result<> failed(const FiringInfo& firing, const std::string& text) override;
   Result<> drops(const consume::Drops& new_drops) override;
   Result<> finish(consume::AggregationStore& store) override;
   Result<> flush() override;
   void set_options(const PrintOptions& options) override { options_ = options; }
+  const PrintOptions& options() const override { return options_; }
 
  private:
   struct Flow {

@@ -24,6 +24,41 @@ inline __attribute__((always_inline)) bool in_arena(const ProbeSite* site, uint6
   return size <= tl_layout.size && address - site->arena <= tl_layout.size - size;
 }
 
+// A level's scratch, as far as a clause may use it: what is static, and `used` bytes of the dynamic
+// part, which begins behind a gap.
+inline __attribute__((always_inline)) bool in_scratch(uint64_t offset, uint64_t size,
+                                                      uint64_t static_size, uint64_t dynamic,
+                                                      uint64_t used) {
+  if (offset < static_size) return size <= static_size - offset;
+  offset -= dynamic;
+  return offset <= used && size <= used - offset;
+}
+
+// Whether `size` bytes at `address` may be read. 0: memory of ours that may not; 1: memory of ours;
+// 2: memory that is not ours.
+TL_INLINE uint64_t tl_readable(const ProbeSite* site, uint64_t address, uint64_t size,
+                               uint64_t scratch, uint64_t static_size, uint64_t dynamic,
+                               uint64_t used) {
+  if (address - site->arena >= tl_layout.size) return 2;
+  const uint64_t offset = address - scratch;
+  if (offset < tl_layout.scratch_size)
+    return in_scratch(offset, size, static_size, dynamic, used) ? 1 : 0;
+  return in_arena(site, address, size) ? 1 : 0;
+}
+
+// Whether they may be written: scratch, this thread's variables, `scalars` bytes of globals.
+TL_INLINE uint64_t tl_writable(const ProbeSite* site, const Slot* slot, uint64_t address,
+                               uint64_t size, uint64_t scratch, uint64_t static_size,
+                               uint64_t dynamic, uint64_t used, uint64_t scalars) {
+  uint64_t offset = address - scratch;
+  if (offset < tl_layout.scratch_size)
+    return in_scratch(offset, size, static_size, dynamic, used) ? 1 : 0;
+  offset = address - (reinterpret_cast<uint64_t>(slot) + tl_layout.slot_self);
+  if (offset < tl_layout.slot_self_size) return size <= tl_layout.slot_self_size - offset ? 1 : 0;
+  offset = address - (site->arena + tl_layout.globals);
+  return offset < scalars && size <= scalars - offset ? 1 : 0;
+}
+
 // 1: all `size` bytes were read. A thread may always read its own process; in a vfork child,
 // slot->tid is the parent's, which a security policy may forbid, and the child's own id serves.
 inline uint64_t read_own_memory(const Slot* slot, Level* level, void* to, uint64_t address,

@@ -77,7 +77,7 @@ TL_INLINE void tl_fill_header(unsigned char* record, const ProbeSite* site, cons
   header->cpu = tl_processor(site, slot);
   header->tsc = raw_time;
   header->tid = tid;
-  header->reserved0 = 0;
+  header->speculation = 0;
 }
 
 TL_INLINE void tl_commit(const ProbeSite* site, Level* level) {

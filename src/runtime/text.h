@@ -21,6 +21,21 @@ TL_SLOW void tl_copy_text(Byte* to, const volatile Byte* from, uint64_t size) {
   to[i] = 0;
 }
 
+// A string as variables keep it: a byte that is 0 for NULL, then the text.
+TL_SLOW void tl_store_text(Byte* to, const Byte* from, uint64_t size) {
+  auto* flag = const_cast<volatile Byte*>(to);
+  if (from == nullptr) {
+    *flag = 0;
+    return;
+  }
+  tl_copy_text(to + 1, from, size);
+  *flag = 1;
+}
+TL_INLINE uint64_t tl_stored_text(const Byte* stored) {
+  const Byte flag = *const_cast<const volatile Byte*>(stored);
+  return flag == 0 ? 0 : reinterpret_cast<uint64_t>(stored) + 1;
+}
+
 TL_SLOW void tl_copy_bytes(Byte* to, const Byte* from, uint64_t size) {
   uint64_t i = 0;
   for (; i + 8 <= size; i += 8) {
@@ -39,7 +54,9 @@ TL_SLOW uint64_t tl_text_length(const Byte* text, uint64_t size) {
   return i;
 }
 
+// NULL is less than any string.
 TL_SLOW int64_t tl_compare_text(const Byte* a, const Byte* b, uint64_t size) {
+  if (a == nullptr || b == nullptr) return int64_t{a != nullptr} - int64_t{b != nullptr};
   for (uint64_t i = 0; i < size; ++i) {
     const Byte left = *const_cast<const volatile Byte*>(a + i);
     const Byte right = *const_cast<const volatile Byte*>(b + i);

@@ -130,6 +130,11 @@ Result<> Feed::fault(const report::FaultInfo& fault) {
   return {};
 }
 
+Result<> Feed::failed(const report::FiringInfo& firing, const std::string& text) {
+  note(firing.probe->function + ":" + firing.probe->name + ": " + text);
+  return {};
+}
+
 Result<> Feed::drops(const consume::Drops& new_drops) {
   total_ += new_drops;
   untold_ += new_drops;

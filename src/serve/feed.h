@@ -50,10 +50,12 @@ class Feed final : public report::Output {
   Result<> exit(std::int32_t status) override;
   Result<> end_firing() override;
   Result<> fault(const report::FaultInfo& fault) override;
+  Result<> failed(const report::FiringInfo& firing, const std::string& text) override;
   Result<> drops(const consume::Drops& new_drops) override;
   Result<> finish(consume::AggregationStore&) override { return {}; }
   Result<> flush() override;
   void set_options(const report::PrintOptions& options) override { options_ = options; }
+  const report::PrintOptions& options() const override { return options_; }
 
  private:
   bool has_room(std::size_t more) const;

@@ -13,6 +13,7 @@
 #include "consume/merge.h"
 #include "target/process.h"
 #include "wire/layout.h"
+#include "wire/speculation.h"
 
 namespace trapline::session {
 
@@ -42,6 +43,10 @@ Session::Session(const plan::Program& program, plan::Options options, std::vecto
       own_globals_((program.globals_size + 7) / 8),
       interpreter_(program, names_, store_, output) {
   for (Tracee& tracee : tracees) targets_.push_back({{}, nullptr, std::move(tracee), std::nullopt});
+  interpreter_.set_session(
+      {[this](std::string_view name, std::string_view value) { return set_option(name, value); },
+       [this](std::uint32_t source, std::uint32_t token) { free_speculation(source, token); },
+       static_cast<std::uint64_t>(std::max<std::int64_t>(options_.number("specsize"), 0))});
   sigset_t child;
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);
@@ -112,6 +117,9 @@ Result<> Session::compile() {
 }
 
 Result<> Session::start() {
+  if (program_.destructive && !options_.flag("destructive")) {
+    return Error(ErrorCode::kBadInput, "could not enable tracing: Destructive actions not allowed");
+  }
   exit_status_.reset();
   ticks_.clear();
   std::ranges::fill(own_globals_, 0);
@@ -121,8 +129,12 @@ Result<> Session::start() {
     TL_TRY(reserve(i));
   }
   environment_ = std::make_unique<TracerEnvironment>(
-      program_, globals(), store_, [this](RemoteAddr from, std::span<std::byte> out) {
+      program_, globals(), store_,
+      [this](RemoteAddr from, std::span<std::byte> out) {
         return !targets_.empty() && targets_.front().tracee.reads_memory(from, out);
+      },
+      [this](RemoteAddr to, std::span<const std::byte> bytes) {
+        return !targets_.empty() && targets_.front().tracee.writes_memory(to, bytes);
       });
   for (std::size_t i = 0; i < targets_.size(); ++i) TL_TRY(arm(i));
   // Everything is in place and nothing counts yet: BEGIN is the first probe that fires.
@@ -215,9 +227,18 @@ Result<> Session::arm(std::size_t index) {
   return {};
 }
 
+// The process whose globals the tracer's own clauses use: the first that is traced; one beyond the
+// last: none, they are the tracer's.
+std::size_t Session::globals_owner() const {
+  std::size_t i = 0;
+  while (i < targets_.size() && !targets_[i].program) ++i;
+  return i;
+}
+
 std::span<std::byte> Session::globals() {
-  for (Target& target : targets_) {
-    if (!target.program) continue;
+  const std::size_t owner = globals_owner();
+  if (owner < targets_.size()) {
+    Target& target = targets_[owner];
     return target.tracee.arena().subspan(target.program->layout.globals, program_.globals_size);
   }
   return std::as_writable_bytes(std::span(own_globals_)).first(program_.globals_size);
@@ -376,12 +397,14 @@ Result<> Session::drain(consume::DrainKind kind) {
   left_some_ = false;
   const std::uint64_t counter = Clock::read_tsc();
   const std::uint64_t ns = Clock::monotonic_ns();
-  for (Target& target : targets_) {
+  for (std::size_t i = 0; i < targets_.size(); ++i) {
+    Target& target = targets_[i];
     if (!target.drainer) continue;
     const bool over = kind == consume::DrainKind::kFinal || target.tracee.ended();
     const std::uint64_t horizon = counter_trusted_ && target.tracee.reads_counter() ? counter : ns;
     consume::DrainResult taken =
         target.drainer->drain(store_, over ? consume::DrainKind::kFinal : kind, horizon);
+    for (consume::Record& record : taken.records) record.source = static_cast<std::uint32_t>(i);
     records.push_back(std::move(taken.records));
     left_some_ = left_some_ || !taken.busy.empty();
     untold_ += taken.new_drops;
@@ -401,6 +424,7 @@ Result<> Session::drain(consume::DrainKind kind) {
 
 Result<> Session::tell_drops() {
   if (environment_) untold_ += environment_->take_drops();
+  untold_ += interpreter_.take_drops();
   if (!untold_.any()) return {};
   drops_due_ = SteadyClock::now() + std::chrono::nanoseconds(options_.period_ns("statusrate"));
   return output_.drops(std::exchange(untold_, {}));
@@ -438,7 +462,10 @@ Result<> Session::fire_all(BuiltinKind kind, const TracerEnvironment::Arguments&
 Result<> Session::fire(std::uint32_t probe, const TracerEnvironment::Arguments& arguments) {
   const std::vector<std::uint32_t> clauses = probes_[probe].clauses;
   environment_->fire(probe, names_[probe], clauses, arguments);
-  return process(environment_->take_records());
+  std::vector<consume::Record> records = environment_->take_records();
+  for (consume::Record& record : records)
+    record.source = static_cast<std::uint32_t>(globals_owner());
+  return process(std::move(records));
 }
 
 Result<> Session::process(std::vector<consume::Record> records) {
@@ -454,6 +481,27 @@ Result<> Session::process_one(const consume::Record& record) {
   }
   if (record.kind == consume::kFaultRecord) TL_TRY(report_fault(record));
   return {};
+}
+
+Result<> Session::set_option(std::string_view name, std::string_view value) {
+  const plan::OptionInfo* info = plan::find_option(name);
+  if (info == nullptr) return Error(ErrorCode::kBadInput, "Invalid option name");
+  if (!info->while_running)
+    return Error(ErrorCode::kBadInput, "Operation illegal when tracing is active");
+  if (!options_.set(name, value))
+    return Error(ErrorCode::kBadInput, "Invalid value for specified option");
+  output_.set_options(report::print_options(options_, output_.options()));
+  return {};
+}
+
+void Session::free_speculation(std::uint32_t source, std::uint32_t token) {
+  std::span<std::byte> where = globals();
+  if (source < targets_.size() && targets_[source].program) {
+    Target& target = targets_[source];
+    where = target.tracee.arena().subspan(target.program->layout.globals, program_.globals_size);
+  }
+  auto* words = reinterpret_cast<std::uint32_t*>(where.data() + program_.speculations_offset);
+  wire::speculation_free(words, program_.speculations, token);
 }
 
 // The ERROR probe's arguments: arg1 the probe's ID, arg2 the clause, arg3 the instruction, arg4 the

@@ -139,6 +139,9 @@ class Session {
   Result<> tell_drops();
   Result<> process(std::vector<consume::Record> records);
   Result<> process_one(const consume::Record& record);
+  Result<> set_option(std::string_view name, std::string_view value);
+  void free_speculation(std::uint32_t source, std::uint32_t token);
+  std::size_t globals_owner() const;
   Result<> report_fault(const consume::Record& record);
   std::span<std::byte> globals();
   bool all_ended() const;

@@ -70,7 +70,8 @@ Result<> verify(const codegen::ObjectCode& object, std::vector<isa::OffsetRange>
   isa::VerifyRequest request;
   request.blob = object.bytes;
   const bool calls = object.calls_gettid || object.calls_process_vm_readv ||
-                     object.calls_clock_gettime || code.size() > 1;
+                     object.calls_clock_gettime || object.calls_process_vm_writev ||
+                     object.calls_kill || code.size() > 1;
   request.code = std::move(code);
   request.entries.assign(object.entries.begin(), object.entries.end());
   request.max_stack = codegen::kMaxBodyStack;

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 
 #include "base/check.h"
 #include "probes/leftovers.h"
+#include "session/ancestors.h"
 #include "target/process.h"
 #include "target/thread_pointer.h"
 
@@ -294,6 +296,7 @@ void Tracee::fill_header(wire::Header& header) const {
     header.gid = status->gid;
   }
   if (const auto stat = target::read_stat(pid_)) header.ppid = stat->parent.value;
+  std::ranges::copy(ancestors(pid_), header.ancestors);
 }
 
 Result<> Tracee::prepare(std::span<const probes::ProbeBinding> bindings) {
@@ -513,6 +516,14 @@ void Tracee::forget() {
 
 bool Tracee::reads_memory(RemoteAddr from, std::span<std::byte> out) const {
   return memory_ && memory_->read(from, out).has_value();
+}
+
+// Only what the process itself may write.
+bool Tracee::writes_memory(RemoteAddr to, std::span<const std::byte> bytes) const {
+  const iovec local{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  const iovec remote{reinterpret_cast<void*>(to.value()), bytes.size()};
+  return ::process_vm_writev(pid_.value, &local, 1, &remote, 1, 0) ==
+         static_cast<ssize_t>(bytes.size());
 }
 
 }  // namespace trapline::session

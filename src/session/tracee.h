@@ -122,6 +122,7 @@ class Tracee {
   void forget();
 
   bool reads_memory(RemoteAddr from, std::span<std::byte> out) const;
+  bool writes_memory(RemoteAddr to, std::span<const std::byte> bytes) const;
   const std::vector<Stop>& stops() const { return stops_; }
   // What a user should know; since the last call.
   std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }

@@ -1,11 +1,13 @@
 #include "session/tracer_environment.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cstring>
 
+#include "session/ancestors.h"
 #include "session/clock.h"
 #include "wire/arena.h"
 
@@ -28,11 +30,13 @@ std::uint32_t current_cpu() {
 }  // namespace
 
 TracerEnvironment::TracerEnvironment(const plan::Program& program, std::span<std::byte> globals,
-                                     consume::AggregationStore& store, TargetReader reader)
+                                     consume::AggregationStore& store, TargetReader reader,
+                                     TargetWriter writer)
     : program_(program),
       globals_(globals),
       store_(store),
       reader_(std::move(reader)),
+      writer_(std::move(writer)),
       this_area_(program),
       self_((program.self_size + 7) / 8),
       tid_(static_cast<std::uint32_t>(gettid())),
@@ -79,8 +83,30 @@ std::uint64_t TracerEnvironment::builtin(plan::Builtin which) {
       return Clock::wall_ns();
     case plan::Builtin::kVirtualTimestamp:
       return thread_cpu_ns();
+    case plan::Builtin::kRandom:
+      return random_() & 0x7fffffff;
     default:
-      return 0;
+      return 0;  // errno: the tracer's own probes are in no system call
+  }
+}
+
+// As bodies make it.
+std::uint64_t TracerEnvironment::epid(std::uint32_t clause) {
+  return ((std::uint64_t{probe_} + 1) << 16) + clause + 1;
+}
+
+bool TracerEnvironment::is_progeny_of(std::int64_t pid) {
+  for (const std::int32_t ancestor : ancestors(Pid{getpid()})) {
+    if (ancestor == pid) return true;
+  }
+  return false;
+}
+
+void TracerEnvironment::raise(int signal) { ::kill(getpid(), signal); }
+
+void TracerEnvironment::chill(std::chrono::nanoseconds time) {
+  const auto end = std::chrono::steady_clock::now() + time;
+  while (std::chrono::steady_clock::now() < end) {
   }
 }
 
@@ -113,22 +139,24 @@ void TracerEnvironment::aggregate(std::uint32_t aggregation, std::span<const std
 // The tracer's own records lie in ordinary memory: there is always room.
 bool TracerEnvironment::reserve(std::uint32_t) { return true; }
 
-void TracerEnvironment::commit(std::uint32_t clause, std::span<const std::byte> payload) {
-  add_record(clause, wire::kRecordData, payload);
+void TracerEnvironment::commit(std::uint32_t clause, std::span<const std::byte> payload,
+                               std::uint32_t speculation) {
+  add_record(clause, wire::kRecordData, payload, speculation);
 }
 
 void TracerEnvironment::fault(std::uint32_t clause, plan::Fault fault, std::uint32_t instruction,
                               std::uint64_t address) {
   const wire::FaultPayload payload{static_cast<std::uint32_t>(fault), instruction, address};
-  add_record(clause, wire::kRecordFault, std::as_bytes(std::span(&payload, 1)));
+  add_record(clause, wire::kRecordFault, std::as_bytes(std::span(&payload, 1)), 0);
 }
 
 // The record that carries the status says it all; see report.
 void TracerEnvironment::exit(std::int64_t) {}
 
 void TracerEnvironment::add_record(std::uint32_t clause, std::uint16_t kind,
-                                   std::span<const std::byte> payload) {
+                                   std::span<const std::byte> payload, std::uint32_t speculation) {
   consume::Record record;
+  record.speculation = speculation;
   record.clause = clause;
   record.kind = kind;
   record.probe = probe_;

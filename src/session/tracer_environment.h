@@ -8,8 +8,10 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <random>
 #include <span>
 #include <string>
 #include <utility>
@@ -26,12 +28,15 @@ namespace trapline::session {
 // Copies memory of the traced process; false: not all of it is readable.
 using TargetReader = std::function<bool(RemoteAddr, std::span<std::byte>)>;
 
+// Writes there; false: not all of it is possible.
+using TargetWriter = std::function<bool(RemoteAddr, std::span<const std::byte>)>;
+
 class TracerEnvironment final : public interp::Environment {
  public:
   // All of them outlive the environment. `globals`: at least Program::globals_size bytes, 8-byte
   // aligned.
   TracerEnvironment(const plan::Program& program, std::span<std::byte> globals,
-                    consume::AggregationStore& store, TargetReader reader);
+                    consume::AggregationStore& store, TargetReader reader, TargetWriter writer);
 
   using Arguments = std::array<std::uint64_t, 10>;
 
@@ -51,6 +56,7 @@ class TracerEnvironment final : public interp::Environment {
  private:
   std::uint64_t argument(unsigned n) override;
   std::uint64_t builtin(plan::Builtin which) override;
+  std::uint64_t epid(std::uint32_t clause) override;
   std::string_view builtin_string(plan::Builtin which) override;
   std::span<std::byte> globals() override { return globals_; }
   std::span<std::byte> self_area() override;
@@ -58,22 +64,32 @@ class TracerEnvironment final : public interp::Environment {
   bool read_target(RemoteAddr address, std::span<std::byte> out) override {
     return reader_(address, out);
   }
+  bool write_target(RemoteAddr address, std::span<const std::byte> bytes) override {
+    return writer_(address, bytes);
+  }
+  bool is_progeny_of(std::int64_t pid) override;
+  void raise(int signal) override;
+  void chill(std::chrono::nanoseconds time) override;
   void aggregate(std::uint32_t aggregation, std::span<const std::uint64_t> key, std::int64_t value,
                  std::int64_t weight) override;
   bool reserve(std::uint32_t clause) override;
-  void commit(std::uint32_t clause, std::span<const std::byte> payload) override;
+  void commit(std::uint32_t clause, std::span<const std::byte> payload,
+              std::uint32_t speculation) override;
   void fault(std::uint32_t clause, plan::Fault fault, std::uint32_t instruction,
              std::uint64_t address) override;
   void exit(std::int64_t status) override;
   void dynamic_drop() override { ++drops_.dynamic; }
   void aggregation_drop() override { ++drops_.aggregation; }
+  void speculation_drop() override { ++drops_.speculation; }
 
-  void add_record(std::uint32_t clause, std::uint16_t kind, std::span<const std::byte> payload);
+  void add_record(std::uint32_t clause, std::uint16_t kind, std::span<const std::byte> payload,
+                  std::uint32_t speculation);
 
   const plan::Program& program_;
   std::span<std::byte> globals_;
   consume::AggregationStore& store_;
   TargetReader reader_;
+  TargetWriter writer_;
   interp::ThisArea this_area_;
   std::vector<std::uint64_t> self_;
   std::uint32_t tid_;
@@ -81,6 +97,7 @@ class TracerEnvironment final : public interp::Environment {
   std::uint32_t probe_ = 0;
   const plan::ProbeName* name_ = nullptr;
   Arguments arguments_{};
+  std::minstd_rand random_{std::random_device{}()};
   std::uint64_t timestamp_ = 0;  // of the firing, ns; 0: not asked for yet
   std::vector<consume::Record> records_;
   consume::Drops drops_;

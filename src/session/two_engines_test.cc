@@ -194,6 +194,7 @@ class Reference final : public interp::Environment {
         return 0;
     }
   }
+  std::uint64_t epid(std::uint32_t clause) override { return (8U << 16) + clause + 1; }
   std::string_view builtin_string(plan::Builtin which) override {
     switch (which) {
       case plan::Builtin::kExecname:
@@ -227,25 +228,33 @@ class Reference final : public interp::Environment {
            static_cast<ssize_t>(out.size());
   }
 
+  bool write_target(RemoteAddr, std::span<const std::byte>) override { return false; }
+  bool is_progeny_of(std::int64_t pid) override { return pid == 4242 || pid == 4241; }
+  void raise(int) override {}
+  void chill(std::chrono::nanoseconds) override {}
   void aggregate(std::uint32_t aggregation, std::span<const std::uint64_t> key, std::int64_t value,
                  std::int64_t weight) override {
     if (!store_.update(aggregation, key, value, weight)) ++drops_.malformed;
   }
   bool reserve(std::uint32_t) override { return true; }
-  void commit(std::uint32_t clause, std::span<const std::byte> payload) override {
-    record(clause, wire::kRecordData, payload);
+  void commit(std::uint32_t clause, std::span<const std::byte> payload,
+              std::uint32_t speculation) override {
+    record(clause, wire::kRecordData, payload, speculation);
   }
   void fault(std::uint32_t clause, plan::Fault fault, std::uint32_t instruction,
              std::uint64_t address) override {
     const wire::FaultPayload payload{static_cast<std::uint32_t>(fault), instruction, address};
-    record(clause, wire::kRecordFault, std::as_bytes(std::span(&payload, 1)));
+    record(clause, wire::kRecordFault, std::as_bytes(std::span(&payload, 1)), 0);
   }
   void exit(std::int64_t) override {}
   void dynamic_drop() override { ++drops_.dynamic; }
   void aggregation_drop() override { ++drops_.aggregation; }
+  void speculation_drop() override { ++drops_.speculation; }
 
-  void record(std::uint32_t clause, std::uint16_t kind, std::span<const std::byte> payload) {
+  void record(std::uint32_t clause, std::uint16_t kind, std::span<const std::byte> payload,
+              std::uint32_t speculation) {
     consume::Record made;
+    made.speculation = speculation;
     made.clause = clause;
     made.kind = kind;
     made.payload.assign(payload.begin(), payload.end());

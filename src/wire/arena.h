@@ -38,7 +38,7 @@
 namespace trapline::wire {
 
 inline constexpr uint64_t kMagic = 0x314e494c50415254;  // "TRAPLIN1"
-inline constexpr uint32_t kVersion = 1;
+inline constexpr uint32_t kVersion = 2;
 
 inline constexpr uint32_t kPageSize = 4096;
 inline constexpr uint32_t kChunkSize = 64 * 1024;
@@ -57,6 +57,8 @@ inline constexpr uint32_t kExiting = 4;  // an exit() action ran
 // Slot::owner of a thread known by its id instead of its thread pointer (under kEarly): the id with
 // this bit.
 inline constexpr uint64_t kOwnerIsTid = uint64_t{1} << 63;
+
+inline constexpr uint32_t kAncestors = 16;
 
 struct alignas(64) Header {
   uint64_t magic;
@@ -82,6 +84,9 @@ struct alignas(64) Header {
   // PTRACE_GET_RSEQ_CONFIGURATION's pointer - fs + 4.
   int32_t cpu_offset;
   uint32_t reserved1;  // always 0: bodies take it as an empty string
+
+  // The process and its parents, from the nearest on, for progenyof(); 0 behind the last.
+  int32_t ancestors[kAncestors];
 
   alignas(64) uint32_t state;
   // A futex: the id of a thread that is about to execute another program and waits (a moment) for
@@ -121,7 +126,7 @@ struct alignas(64) Slot {
   uint64_t drops_aggregation;  // no room for a new key
   uint64_t drops_dynamic;  // no room for an associative array's element, or its cell was contended
   uint64_t drops_level;    // nested deeper than kLevels
-  uint64_t reserved0[1];
+  uint64_t drops_speculation;  // speculation() found none free
   Level levels[kLevels];
 };
 
@@ -169,7 +174,7 @@ struct RecordHeader {
   uint32_t cpu;
   uint64_t tsc;
   uint32_t tid;
-  uint32_t reserved0;
+  uint32_t speculation;  // the token of the speculation that it belongs to; 0: none
 };
 enum RecordKind : uint16_t { kRecordData = 1, kRecordFault = 2 };
 

@@ -2,9 +2,9 @@
 //
 // A key is its components one after another: an integer as one word, extended by its type's
 // signedness; a string as a word with its length (without the NUL), then its bytes, padded with
-// zeros to a whole word. An array of scope `self` has the thread's id as its first word. Bodies,
-// the interpreter and the consumer share this; so two equal tuples are equal word by word.
-// Freestanding.
+// zeros to a whole word; bytes of a fixed size as themselves, padded likewise. An array of scope
+// `self` has the thread's id as its first word. Bodies, the interpreter and the consumer share
+// this; so two equal tuples are equal word by word. Freestanding.
 
 #pragma once
 
@@ -72,6 +72,14 @@ class KeyWriter {
     }
     if (length % 8 != 0) append_integer(word);
     words_[length_at] = length;
+  }
+
+  constexpr void append_bytes(const unsigned char* bytes, uint32_t size) {
+    for (uint32_t at = 0; at < size; at += 8) {
+      uint64_t word = 0;
+      for (uint32_t i = 0; i < 8 && at + i < size; ++i) word |= uint64_t{bytes[at + i]} << (i * 8);
+      append_integer(word);
+    }
   }
 
   constexpr uint32_t count() const { return count_; }
