@@ -164,10 +164,10 @@ bool BodyEmitter::emit_process(const Instruction& i) {
       set(i.dst, call("tl_speculation_end", speculations(), count, get(i.a)));
       return true;
     case Op::kRaise:
-      call("tl_raise", site_, get(i.a));
+      call("tl_raise", get(i.a));
       return true;
     case Op::kStop:
-      call("tl_raise", site_, constant(SIGSTOP));
+      call("tl_raise", constant(SIGSTOP));
       return true;
     case Op::kChill: {
       Value* time = get(i.a);

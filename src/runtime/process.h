@@ -10,11 +10,14 @@
 
 namespace trapline::runtime {
 
+inline constexpr long kSysGetpid = 39;
 inline constexpr long kSysKill = 62;
 inline constexpr long kSysProcessVmWritev = 311;
 
-TL_SLOW void tl_raise(const ProbeSite* site, uint64_t signal) {
-  system_call(kSysKill, header_of(site)->pid, reinterpret_cast<void*>(signal));
+// The kernel is asked who we are: in a PID namespace of its own a process has another number than
+// the one that the tracer knows, which may be somebody else's there.
+TL_SLOW void tl_raise(uint64_t signal) {
+  system_call(kSysKill, system_call(kSysGetpid), reinterpret_cast<void*>(signal));
 }
 
 TL_SLOW void tl_chill(const ProbeSite* site, uint64_t nanoseconds) {
