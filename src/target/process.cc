@@ -130,7 +130,7 @@ Result<std::vector<Mapping>> read_maps(Pid pid) {
   auto text = read_proc_file("/proc/" + std::to_string(pid.value) + "/maps");
   if (!text || text->empty()) {
     TL_TRY_ASSIGN(const Tid tid, live_thread(pid));
-    text = read_proc_file(task_path(pid, tid, "maps"));
+    text = read_task_file(pid, tid, "maps");
   }
   if (!text) return text.error();
   if (text->empty()) return gone(pid);
@@ -167,7 +167,7 @@ Result<std::vector<Tid>> read_tasks(Pid pid) {
 }
 
 Result<TaskStat> read_stat(Pid pid, Tid tid) {
-  TL_TRY_ASSIGN(const std::string text, read_proc_file(task_path(pid, tid, "stat")));
+  TL_TRY_ASSIGN(const std::string text, read_task_file(pid, tid, "stat"));
   // "12 (any text, even with ) in it) R 1 ...": the last ')' ends the name.
   const auto open = text.find('(');
   const auto close = text.rfind(')');
@@ -192,7 +192,7 @@ Result<TaskStat> read_stat(Pid pid, Tid tid) {
 }
 
 Result<TaskStatus> read_status(Pid pid, Tid tid) {
-  TL_TRY_ASSIGN(const std::string text, read_proc_file(task_path(pid, tid, "status")));
+  TL_TRY_ASSIGN(const std::string text, read_task_file(pid, tid, "status"));
   TaskStatus status;
   status.seccomp_filters = -1;
   Fields lines(text);
@@ -240,7 +240,7 @@ Result<TaskStatus> read_status(Pid pid, Tid tid) {
 
 Result<AuxiliaryVector> read_auxiliary_vector(Pid pid) {
   TL_TRY_ASSIGN(const Tid tid, live_thread(pid));
-  TL_TRY_ASSIGN(const std::string bytes, read_proc_file(task_path(pid, tid, "auxv")));
+  TL_TRY_ASSIGN(const std::string bytes, read_task_file(pid, tid, "auxv"));
   if (bytes.empty()) return gone(pid);
   AuxiliaryVector out;
   Cursor cursor(std::as_bytes(std::span(bytes)));

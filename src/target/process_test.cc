@@ -151,6 +151,19 @@ TEST(Traceable, ThreadIdIsNamedAsSuch) {
                  "give the process id " + std::to_string(child.pid().value));
 }
 
+TEST(Process, ThatHasEndedIsNamed) {
+  TestChild child([](Shared&) { return 0; });
+  child.wait();
+  const std::string wanted = "process " + std::to_string(child.pid().value) + " has ended";
+  const auto stat = read_stat(child.pid());
+  ASSERT_FALSE(stat);
+  EXPECT_EQ(stat.error().code(), ErrorCode::kTargetGone);
+  EXPECT_EQ(stat.error().text(), wanted);
+  const auto status = read_status(child.pid());
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().text(), wanted);
+}
+
 TEST(Traceable, AlreadyTraced) {
   TestChild child([](Shared& s) { return idle(s); });
   const auto attachment = Attachment::seize(child.pid());

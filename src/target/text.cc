@@ -46,6 +46,12 @@ Result<std::string> read_proc_file(const std::string& path) {
   return text;
 }
 
+Result<std::string> read_task_file(Pid pid, Tid tid, std::string_view file) {
+  auto text = read_proc_file(task_path(pid, tid, file));
+  if (text || text.error().code() != ErrorCode::kTargetGone) return text;
+  return tid.value == pid.value ? gone(pid) : gone_thread(tid);
+}
+
 Error gone(Pid pid) {
   return {ErrorCode::kTargetGone, "process " + std::to_string(pid.value) + " has ended"};
 }

@@ -19,6 +19,8 @@ std::string task_path(Pid pid, Tid tid, std::string_view file);  // /proc/PID/ta
 // A file of /proc, to its end. kTargetGone for one of a process or thread that is no more (ENOENT,
 // ESRCH).
 Result<std::string> read_proc_file(const std::string& path);
+// /proc/PID/task/TID/file; kTargetGone says who has ended.
+Result<std::string> read_task_file(Pid pid, Tid tid, std::string_view file);
 
 // "process 12 (name) has ended"
 Error gone(Pid pid);

@@ -43,7 +43,7 @@ pid_t event_message(Tid tid) {
 bool waits_for_vfork(Pid pid, Tid tid) {
   const auto stat = read_stat(pid, tid);
   if (!stat || stat->state != 'D') return false;
-  const auto text = read_proc_file(task_path(pid, tid, "syscall"));
+  const auto text = read_task_file(pid, tid, "syscall");
   if (!text) return false;
   long number = -1;
   std::from_chars(text->data(), text->data() + text->size(), number);
