@@ -139,7 +139,7 @@ TEST(Record, ChunksGoBackAndForthBetweenBodiesAndTheTracer) {
       if (ring->next == 0) break;
       const std::uint32_t next = ring->next;
       std::uint64_t& pool = target.header().free_chunks;
-      ring->next = static_cast<std::uint32_t>(pool);
+      ring->next = wire::free_link(reading - 1, static_cast<std::uint32_t>(pool));
       pool = ((pool >> 32) + 1) << 32 | reading;
       reading = next;
       used = 0;
@@ -349,7 +349,8 @@ void drain(Target& target, std::uint64_t epoch, std::map<std::uint64_t, std::uin
         const std::uint32_t after = *next;
         std::uint64_t seen = __atomic_load_n(&target.header().free_chunks, __ATOMIC_ACQUIRE);
         do {
-          __atomic_store_n(next, static_cast<std::uint32_t>(seen), __ATOMIC_RELAXED);
+          __atomic_store_n(next, wire::free_link(at - 1, static_cast<std::uint32_t>(seen)),
+                           __ATOMIC_RELAXED);
         } while (!__atomic_compare_exchange_n(&target.header().free_chunks, &seen,
                                               ((seen >> 32) + 1) << 32 | at, false,
                                               __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));

@@ -93,7 +93,7 @@ bool ArenaView::free_chunk(std::uint32_t chunk) const {
   const std::uint64_t head_offset = offsetof(wire::Header, free_chunks);
   for (int attempt = 0; attempt < kMaxFreeAttempts; ++attempt) {
     const std::uint64_t head = load64(head_offset);
-    store32(this->chunk(chunk), static_cast<std::uint32_t>(head));
+    store32(this->chunk(chunk), wire::free_link(chunk, static_cast<std::uint32_t>(head)));
     const std::uint64_t tag = (head >> 32) + 1;
     if (compare_exchange64(head_offset, head, (tag << 32) | (std::uint64_t{chunk} + 1))) {
       return true;

@@ -49,9 +49,9 @@ class TestArena {
   std::uint32_t free_chunks() {
     std::uint32_t count = 0;
     auto next = static_cast<std::uint32_t>(header().free_chunks);
-    while (next != 0 && count <= layout_.chunk_count) {
+    while (next != 0 && next <= layout_.chunk_count && count <= layout_.chunk_count) {
       ++count;
-      next = ring(next - 1).next;
+      next = wire::free_next(next - 1, ring(next - 1).next);
     }
     return count;
   }
@@ -174,7 +174,8 @@ class BodyWriter {
     while (true) {
       const auto index = static_cast<std::uint32_t>(seen);
       if (index == 0 || index > arena_.layout().chunk_count) return 0;
-      const std::uint32_t next = __atomic_load_n(&arena_.ring(index - 1).next, __ATOMIC_RELAXED);
+      const std::uint32_t next = wire::free_next(
+          index - 1, __atomic_load_n(&arena_.ring(index - 1).next, __ATOMIC_RELAXED));
       const std::uint64_t wanted = ((seen >> 32) + 1) << 32 | next;
       if (__atomic_compare_exchange_n(head, &seen, wanted, false, __ATOMIC_ACQ_REL,
                                       __ATOMIC_ACQUIRE)) {

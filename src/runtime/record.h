@@ -18,14 +18,15 @@ inline __attribute__((always_inline)) unsigned char* chunk_at(uint64_t arena, ui
 }
 
 // Takes a chunk from the pool: its index + 1, or 0. Another thread's pop may make what we read as
-// `next` stale; the tag in the head's high half has changed then, and the exchange fails.
+// `link` stale; the tag in the head's high half has changed then, and the exchange fails.
 inline uint32_t pop_chunk(uint64_t arena) {
   uint64_t* head = &reinterpret_cast<Header*>(arena)->free_chunks;
   uint64_t seen = __atomic_load_n(head, __ATOMIC_ACQUIRE);
   for (uint32_t i = 0; i < kPopAttempts; ++i) {
     const auto index = static_cast<uint32_t>(seen);
     if (index == 0 || index > tl_layout.chunk_count) return 0;
-    const uint32_t next = *reinterpret_cast<const volatile uint32_t*>(chunk_at(arena, index - 1));
+    const uint32_t link = *reinterpret_cast<const volatile uint32_t*>(chunk_at(arena, index - 1));
+    const uint32_t next = wire::free_next(index - 1, link);
     const uint64_t wanted = (((seen >> 32) + 1) << 32) | next;
     if (__atomic_compare_exchange_n(head, &seen, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
       return index;

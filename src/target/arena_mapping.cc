@@ -222,11 +222,8 @@ Result<ArenaMapping> ArenaMapping::create(RemoteCalls& calls, std::uint64_t size
 Result<> ArenaMapping::allocate(Pid pid) {
   const std::uint64_t size = local_.size();
   const Fd file = std::move(file_);
-  if (::madvise(local_.data(), size, MADV_POPULATE_WRITE) != 0) {
-    if (errno != EINVAL) return allocation_error(errno, size);
-    while (::fallocate(file.get(), 0, 0, static_cast<off_t>(size)) != 0) {  // before Linux 5.14
-      if (errno != EINTR) return allocation_error(errno, size);
-    }
+  while (::fallocate(file.get(), 0, 0, static_cast<off_t>(size)) != 0) {
+    if (errno != EINTR) return allocation_error(errno, size);
   }
   // A read enters the other pages of its 64 KiB too, writable. Where it is refused (or the target
   // has gone), faults come later instead.

@@ -38,7 +38,7 @@
 namespace trapline::wire {
 
 inline constexpr uint64_t kMagic = 0x314e494c50415254;  // "TRAPLIN1"
-inline constexpr uint32_t kVersion = 2;
+inline constexpr uint32_t kVersion = 3;
 
 inline constexpr uint32_t kPageSize = 4096;
 inline constexpr uint32_t kChunkSize = 64 * 1024;
@@ -94,13 +94,18 @@ struct alignas(64) Header {
   uint32_t exec_request;
   uint64_t epoch;  // starts at 2; 0 is never used
 
-  // The free chunks: a stack of indices, linked by Chunk::next. Low half: index + 1, 0 for none;
-  // high half: a tag that each push and pop raises (against ABA).
+  // The free chunks: a stack of indices, linked by free_link(). Low half: index + 1, 0 or a number
+  // beyond the last for none; high half: a tag that each push and pop raises (against ABA).
   alignas(64) uint64_t free_chunks;
 
   // Losses that belong to no slot, added atomically.
   alignas(64) uint64_t drops_no_slot;  // a thread found no slot
 };
+
+// What the first word of free chunk `index` holds when chunk `next` - 1 follows it: 0 where that is
+// its neighbour, so that untouched memory is a stack of all chunks.
+constexpr uint32_t free_link(uint32_t index, uint32_t next) { return next - (index + 2); }
+constexpr uint32_t free_next(uint32_t index, uint32_t link) { return link + (index + 2); }
 
 // One nesting level of one thread.
 struct alignas(64) Level {

@@ -79,10 +79,6 @@ constexpr Layout make_layout(const LayoutRequest& request) {
 // Makes a fresh arena of layout.size zero bytes ready, all but what the session knows: clock, ids,
 // names, tid_offset, state (0 here: no body runs).
 inline void initialize(unsigned char* arena, const Layout& layout) {
-  for (uint32_t i = 0; i < layout.chunk_count; ++i) {
-    auto* next = reinterpret_cast<uint32_t*>(arena + layout.chunks + uint64_t{i} * kChunkSize);
-    *next = i + 1 < layout.chunk_count ? i + 2 : 0;
-  }
   auto* header = reinterpret_cast<Header*>(arena);
   header->version = kVersion;
   header->size = layout.size;

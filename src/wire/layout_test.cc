@@ -77,12 +77,13 @@ TEST(Layout, AFreshArenaHasEveryChunkOnceInItsPool) {
   EXPECT_EQ(header.epoch, 2u);
   EXPECT_EQ(header.state, 0u);
   std::set<uint64_t> seen;
-  for (uint64_t at = header.free_chunks & 0xffffffff; at != 0;) {
-    ASSERT_LE(at, layout.chunk_count);
+  auto at = static_cast<uint32_t>(header.free_chunks);
+  while (at != 0 && at <= layout.chunk_count) {
     ASSERT_TRUE(seen.insert(at).second);
-    uint32_t next;
-    std::memcpy(&next, bytes + layout.chunks + (at - 1) * kChunkSize, 4);
-    at = next;
+    uint32_t link;
+    std::memcpy(&link, bytes + layout.chunks + uint64_t{at - 1} * kChunkSize, 4);
+    EXPECT_EQ(link, 0u) << "untouched";
+    at = free_next(at - 1, link);
   }
   EXPECT_EQ(seen.size(), layout.chunk_count);
 }
