@@ -348,6 +348,7 @@ Result<> Session::work() {
   for (std::size_t i = 0; i < targets_.size(); ++i) TL_TRY(look_at(i));
   for (Target& target : targets_) {
     if (target.tracee.early()) TL_TRY(target.tracee.end_early());
+    target.tracee.enter_more();
   }
   TL_TRY(drain(consume::DrainKind::kRunning));
   if (running_) TL_TRY(run_ticks());
@@ -371,6 +372,7 @@ milliseconds Session::time_to_wait() const {
   milliseconds wait = busy_ ? kBusyPause : any_arena ? kIdlePause : milliseconds(100);
   for (const Target& target : targets_) {
     if (target.tracee.about_to_exec()) wait = std::min(wait, kBusyPause);
+    if (target.tracee.has_more_to_enter()) wait = milliseconds(0);
   }
   const SteadyClock::time_point now = SteadyClock::now();
   for (const Tick& tick : ticks_) {

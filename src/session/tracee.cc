@@ -35,6 +35,8 @@ constexpr milliseconds kExecPatience{1000};
 constexpr milliseconds kLoadTimeout{30000};
 // Another Trapline holds a process for some milliseconds at a time.
 constexpr milliseconds kOthersPatience{1000};
+// How much of the buffers is entered into the page tables before tracing starts, and then by turns.
+constexpr std::uint64_t kEnteredAtOnce = 1 << 20;
 // How much text is compared with its file while the process is stopped.
 constexpr std::uint64_t kTextPerPart = 16 * wire::kPageSize;
 constexpr std::size_t kPartsPerStop = 4;
@@ -233,7 +235,17 @@ Result<> Tracee::reserve(const wire::Layout& layout, const probes::SitePlans& pl
     TL_TRY(installation_->reserve(calls));
     return calls.end();
   }));
-  return arena_->allocate(pid_);
+  TL_TRY(arena_->allocate());
+  entered_ = std::min(arena_->local().size(), layout.chunks + kEnteredAtOnce);
+  arena_->enter(pid_, 0, entered_);
+  return {};
+}
+
+void Tracee::enter_more() {
+  if (!has_more_to_enter()) return;
+  const std::uint64_t begin = entered_;
+  entered_ = std::min(arena_->local().size(), begin + kEnteredAtOnce);
+  arena_->enter(pid_, begin, entered_);
 }
 
 // What a tracer that was killed left behind stands where ours are to stand.

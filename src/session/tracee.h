@@ -91,6 +91,11 @@ class Tracee {
   // In the header: pid, ids, thread-id offset, state EARLY. The clock and names are the session's.
   void fill_header(wire::Header& header) const;
 
+  // Of the arena's buffers a first part is entered into the page tables by reserve(), so that
+  // tracing starts soon; enter_more() enters the next, and is best called when there is time.
+  bool has_more_to_enter() const { return active_ && arena_ && entered_ < arena_->local().size(); }
+  void enter_more();
+
   Result<> prepare(std::span<const probes::ProbeBinding> bindings);
   Result<probes::ArmReport> arm();
   const std::vector<probes::RefusedPlace>& refused() const;
@@ -162,6 +167,7 @@ class Tracee {
   RemoteAddr start_code_;
 
   std::optional<target::ArenaMapping> arena_;
+  std::uint64_t entered_ = 0;  // bytes of it, from its start
   std::optional<target::ForkPage> fork_page_;
   std::unique_ptr<probes::Installation> installation_;
   std::uint32_t tid_offset_ = 0;

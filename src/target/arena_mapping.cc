@@ -219,26 +219,34 @@ Result<ArenaMapping> ArenaMapping::create(RemoteCalls& calls, std::uint64_t size
   return arena;
 }
 
-Result<> ArenaMapping::allocate(Pid pid) {
+Result<> ArenaMapping::allocate() {
   const std::uint64_t size = local_.size();
   const Fd file = std::move(file_);
   while (::fallocate(file.get(), 0, 0, static_cast<off_t>(size)) != 0) {
     if (errno != EINTR) return allocation_error(errno, size);
   }
-  // A read enters the other pages of its 64 KiB too, writable. Where it is refused (or the target
-  // has gone), faults come later instead.
+  return {};
+}
+
+// Pages that were allocated and never touched are entered by none of a neighbour's faults: the
+// tracer's side comes first. A read in the target then enters the other pages of its 64 KiB too,
+// writable. Before Linux 5.14, or where the read is refused or the target has gone, nothing is
+// entered.
+void ArenaMapping::enter(Pid pid, std::uint64_t begin, std::uint64_t end) const {
+  begin = begin / kPage * kPage;
+  if (::madvise(local_.data() + begin, end - begin, MADV_POPULATE_WRITE) != 0) return;
   std::array<std::byte, kReadsAtOnce> bytes{};
   std::array<iovec, kReadsAtOnce> pages;
-  for (std::uint64_t at = range_.start.value(); at < range_.end.value();) {
+  const std::uint64_t last = range_.start.value() + end;
+  for (std::uint64_t at = range_.start.value() + begin; at < last;) {
     std::size_t count = 0;
-    while (count < kReadsAtOnce && at < range_.end.value()) {
+    while (count < kReadsAtOnce && at < last) {
       pages[count++] = {reinterpret_cast<void*>(at), 1};
       at = (at / kFaultAround + 1) * kFaultAround;
     }
     const iovec to{bytes.data(), count};
-    if (::process_vm_readv(pid.value, &to, 1, pages.data(), count, 0) < 0) break;
+    if (::process_vm_readv(pid.value, &to, 1, pages.data(), count, 0) < 0) return;
   }
-  return {};
 }
 
 ArenaMapping ArenaMapping::adopt(AddressRange remote) {

@@ -4,7 +4,7 @@
 //   memfd_create in the target (its name: a string that the target has anyway) -> the descriptor is
 //   taken over by pidfd_getfd, or opened as /proc/PID/task/TID/fd/N -> checked to be that memfd ->
 //   sized by the tracer -> sealed against shrinking, growing and further seals -> mapped in both;
-//   then, the target running again, allocated and entered into the target's page tables.
+//   then, the target running again, allocated and, in parts, entered into the page tables.
 //
 // The seals matter: a target that could truncate the file would kill the tracer by SIGBUS. The
 // contents are hostile all the same. In the target the mapping is never locked (munlock) and left
@@ -29,10 +29,12 @@ class ArenaMapping {
   // `size` is rounded up to whole pages; zeroed. Errors name the limit that was hit (descriptors,
   // address space). allocate() is next.
   static Result<ArenaMapping> create(RemoteCalls& calls, std::uint64_t size);
-  // Allocates its memory and enters the pages into the target's page tables, from outside while the
+  // Allocates all of its memory, so that no body will ever want for a page. Errors: no memory.
+  Result<> allocate();
+  // Enters its bytes from `begin` to `end` into both processes' page tables, from outside while the
   // target runs: in a stop this would be most of its time, and left to the bodies a page fault for
-  // each page. Errors: no memory.
-  Result<> allocate(Pid pid);
+  // each page. What cannot be entered is left to them. Precondition: allocated, both within it.
+  void enter(Pid pid, std::uint64_t begin, std::uint64_t end) const;
 
   // One that an earlier tracer left in the target: only to be removed.
   static ArenaMapping adopt(AddressRange remote);

@@ -165,7 +165,7 @@ TEST(Arena, SeenOnBothSidesAndRemoved) {
   std::optional<ArenaMapping> arena;
   ASSERT_OK(with_calls(child.pid(), [&](RemoteCalls& calls) -> Result<> {
     TL_TRY_ASSIGN(arena, ArenaMapping::create(calls, (1 << 20) + 1));
-    TL_TRY(arena->allocate(child.pid()));
+    TL_TRY(arena->allocate());
     EXPECT_EQ(arena->local().size(), (1u << 20) + 4096);
     EXPECT_EQ(arena->remote_range().size(), arena->local().size());
     std::memcpy(arena->local().data() + 5000, "hello", 5);
@@ -204,7 +204,7 @@ std::uint64_t resident(Pid pid, AddressRange range) {
   return 0;
 }
 
-TEST(Arena, AllocatedPagesCostTheTargetHardlyAFault) {
+TEST(Arena, EnteredPagesCostTheTargetHardlyAFault) {
   TestChild child(wait_for_stop);
   ASSERT_TRUE(child.await_ready());
   constexpr std::uint64_t kSize = 5 << 20;  // more than one call's worth of pages
@@ -214,7 +214,11 @@ TEST(Arena, AllocatedPagesCostTheTargetHardlyAFault) {
     return {};
   }));
   EXPECT_EQ(resident(child.pid(), arena->remote_range()), 0u);
-  ASSERT_OK(arena->allocate(child.pid()));
+  ASSERT_OK(arena->allocate());
+  EXPECT_EQ(resident(child.pid(), arena->remote_range()), 0u);
+  arena->enter(child.pid(), 0, kSize / 2);
+  EXPECT_LT(resident(child.pid(), arena->remote_range()), kSize / 100 * 52);
+  arena->enter(child.pid(), kSize / 2, kSize);
   // The kernel leaves out a page here and there.
   EXPECT_GT(resident(child.pid(), arena->remote_range()), kSize / 100 * 98);
   EXPECT_TRUE(std::ranges::all_of(arena->local(), [](std::byte b) { return b == std::byte{0}; }));
