@@ -88,6 +88,7 @@ class BodyEmitter {
   Value* call_with_bytes(const Instruction& instruction);
   Value* token(const Instruction& instruction);
   Value* base_of(const Instruction& instruction);
+  Value* speculation_number(const Instruction& instruction);
   void speculate(const Instruction& instruction);
   Value* speculations();
 

@@ -99,7 +99,11 @@ void BodyEmitter::copy_memory(const Instruction& i) {
   Value* begins_well = writable(to, constant(1));
   fault_unless(begins_well, Fault::kBadAddress, to);
   fault_unless(writable(to, size), Fault::kBadSize, size);
-  check_readable(from, size);
+  Value* none = constant(0);
+  Value* outside = builder_.CreateICmpEQ(readable(from, size), none);
+  Value* begins = builder_.CreateICmpNE(readable(from, constant(1)), none);
+  fault_if(builder_.CreateAnd(outside, begins), Fault::kBadSize, size);
+  fault_if(outside, Fault::kBadAddress, from);
   fault_unless(call("tl_copy_in", site_, slot_, level_, to, from, size), Fault::kBadAddress, from);
   go_to(after);
   builder_.SetInsertPoint(after);

@@ -122,10 +122,18 @@ llvm::Value* BodyEmitter::speculations() {
   return add(arena(), layout_.globals + program_.speculations_offset);
 }
 
+llvm::Value* BodyEmitter::speculation_number(const Instruction& i) {
+  Value* number = get(i.a);
+  fault_if(builder_.CreateICmpUGT(number, constant(program_.speculations)),
+           Fault::kIllegalOperation, constant(0));
+  return number;
+}
+
 // One that is not active ends the clause, whose record is given back.
 void BodyEmitter::speculate(const Instruction& i) {
+  Value* number = speculation_number(i);
   Value* token = call("tl_speculation_token", speculations(),
-                      builder_.getInt32(program_.speculations), get(i.a));
+                      builder_.getInt32(program_.speculations), number);
   Block* inactive = new_block("inactive");
   Block* active = new_block("active");
   builder_.CreateCondBr(builder_.CreateIsNull(token), inactive, active);
@@ -161,7 +169,7 @@ bool BodyEmitter::emit_process(const Instruction& i) {
       return true;
     case Op::kCommit:
     case Op::kDiscard:
-      set(i.dst, call("tl_speculation_end", speculations(), count, get(i.a)));
+      set(i.dst, call("tl_speculation_end", speculations(), count, speculation_number(i)));
       return true;
     case Op::kRaise:
       call("tl_raise", get(i.a));

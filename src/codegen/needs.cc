@@ -136,6 +136,9 @@ bool may_fault(const Instruction& instruction, const std::vector<bool>& nonzero)
     case Op::kCopyInString:
     case Op::kCall:
     case Op::kCheckIndex:
+    case Op::kSpeculate:
+    case Op::kCommit:
+    case Op::kDiscard:
     case Op::kChill:
       return true;
     case Op::kStringLength:

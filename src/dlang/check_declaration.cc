@@ -33,7 +33,11 @@ void Checker::check_declaration(const Declaration& declaration) {
     return;
   }
   const auto type = specifiers_type(declaration.specifiers);
-  if (!type) return;
+  if (!type) {
+    poison_tags(declaration.specifiers);
+    poison(declaration);
+    return;
+  }
   if (declaration.declarators.empty()) {
     const bool is_tagged =
         std::ranges::any_of(declaration.specifiers.types, [](const TypeSpecifier& word) {
@@ -45,6 +49,36 @@ void Checker::check_declaration(const Declaration& declaration) {
   }
   for (const Declarator& declarator : declaration.declarators)
     declare(declaration, declarator, *type);
+  poison(declaration);
+}
+
+// Names that a declaration with a mistake does not bring are not complained about again.
+void Checker::poison(const Declaration& declaration) {
+  VariableScope scope = VariableScope::kGlobal;
+  for (const StorageClassSpecifier& storage : declaration.specifiers.storage) {
+    if (storage.storage == StorageClass::kSelf) scope = VariableScope::kSelf;
+    if (storage.storage == StorageClass::kThis) scope = VariableScope::kThis;
+    if (storage.storage == StorageClass::kTypedef || storage.storage == StorageClass::kExtern)
+      return;
+  }
+  for (const Declarator& declarator : declaration.declarators) {
+    if (declarator.name.empty() || find_symbol(scope, declarator.name) != nullptr ||
+        externs_.contains(declarator.name) || is_global_name(declarator.name))
+      continue;
+    create_symbol(SymbolKind::kScalar, scope, declarator.name, declarator.name_range).poisoned =
+        true;
+  }
+}
+
+// The tags that these words would have defined.
+void Checker::poison_tags(const Specifiers& specifiers) {
+  for (const TypeSpecifier& word : specifiers.types) {
+    if (!word.has_body || word.name.empty()) continue;
+    const TypeKind kind = word.kind == SpecifierKind::kStruct  ? TypeKind::kStruct
+                          : word.kind == SpecifierKind::kUnion ? TypeKind::kUnion
+                                                               : TypeKind::kEnum;
+    broken_.insert(types_.declare_tag(kind, word.name));
+  }
 }
 
 void Checker::declare(const Declaration& declaration, const Declarator& declarator, TypeId base) {
@@ -117,6 +151,7 @@ void Checker::declare_variable(VariableScope scope, const Declarator& declarator
   const bool is_tagged = type.kind == TypeKind::kStruct || type.kind == TypeKind::kUnion ||
                          type.kind == TypeKind::kEnum;
   if (is_tagged && (!type.is_complete || type.size == 0)) {
+    if (broken_.contains(types_.resolve(declared.type))) return;
     report("DECL_INCOMPLETE", where,
            "incomplete type " + name_of(declared.type) + ": " + declarator.name);
     return;
@@ -241,7 +276,9 @@ void Checker::check_inline(const InlineDefinition& definition) {
   // The value is checked before the name exists: an inline cannot refer to itself.
   NodePtr value = check_expression(*definition.value);
   parameters_.clear();
-  if (value != nullptr && value->kind != NodeKind::kUnsupported &&
+  const bool is_translated = value != nullptr && value->kind == NodeKind::kXlate &&
+                             types_.compatible(declared->type, value->translated);
+  if (value != nullptr && value->kind != NodeKind::kUnsupported && !is_translated &&
       !argument_fits(declared->type, *value)) {
     report("OP_INCOMPAT", definition.value->range,
            "inline " + declarator.name + " is of type " + name_of(declared->type) +

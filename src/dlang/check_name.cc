@@ -165,6 +165,7 @@ NodePtr Checker::symbol_node(Symbol& symbol, diag::Range range) {
     case SymbolKind::kEnumerator:
       return make_integer(symbol.value->value, *symbol.type, range);
     case SymbolKind::kInline:
+      if (symbol.value->kind == NodeKind::kXlate) return symbol.value;
       if (symbol.value->kind == NodeKind::kInteger && types_.is_integer(*symbol.type)) {
         return make_integer(symbol.value->value, symbol.value->type, range);
       } else {
@@ -421,6 +422,7 @@ bool Checker::check_keys(Symbol& symbol, std::span<const NodePtr> keys, diag::Ra
 NodePtr Checker::check_call(const Call& call) {
   const auto* callee = call.callee->get_if<Identifier>();
   if (callee == nullptr || callee->scope != VariableScope::kGlobal) {
+    if (check_expression(*call.callee) == nullptr) return nullptr;  // has a mistake of its own
     return fail("FUNC_IDENT", call.callee->range, "this is not a function");
   }
   const FunctionInfo* function = callee->symbol ? nullptr : find_function(callee->name);

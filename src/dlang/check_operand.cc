@@ -20,6 +20,7 @@ std::uint64_t keep_bits(std::uint64_t value, std::uint64_t bytes, bool is_signed
 NodePtr Checker::check_member(const Member& member) {
   NodePtr base = check_expression(*member.base);
   if (base == nullptr) return nullptr;
+  if (base->kind == NodeKind::kXlate) return check_translated_member(member, *base);
   TypeId type = types_.resolve(base->type);
   const bool arrow = member.access == Access::kArrow;
   const char* const op = arrow ? "->" : ".";

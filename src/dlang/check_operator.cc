@@ -110,13 +110,8 @@ NodePtr Checker::check_expression(const Expression& e) {
     }
     case ExpressionKind::kOffsetof:
       return check_offsetof(e.as<Offsetof>());
-    case ExpressionKind::kXlate: {
-      const auto& xlate = e.as<Xlate>();
-      const auto type = type_name(*xlate.type);
-      const NodePtr operand = check_expression(*xlate.operand);
-      if (!type || operand == nullptr) return nullptr;
-      return fail("UNKNOWN", e.range, "translators are not offered yet");
-    }
+    case ExpressionKind::kXlate:
+      return check_xlate(e.as<Xlate>());
   }
   return nullptr;
 }

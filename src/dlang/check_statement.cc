@@ -17,7 +17,7 @@ using ctypes::TypeKind;
 constexpr std::uint64_t kMaxUnsigned16 = std::numeric_limits<std::uint16_t>::max();
 bool is_destructive(FunctionId id) {
   return id == FunctionId::kDestructive || id == FunctionId::kRaise || id == FunctionId::kSystem ||
-         id == FunctionId::kFreopen;
+         id == FunctionId::kFreopen || id == FunctionId::kStop || id == FunctionId::kChill;
 }
 
 std::string argument_name(const Node& call, std::size_t index) {
@@ -88,6 +88,15 @@ bool Checker::verify_subroutine(const Node& node) {
       return false;
     }
   }
+  // Strings are values: there is no place behind them to write to.
+  const std::size_t destination = name == "bcopy" ? 1 : name == "copyinto" ? 2 : 0;
+  if (destination != 0 && types_.is_string(node.operands[destination]->type)) {
+    report("PROTO_ARG", node.operands[destination]->range,
+           argument_name(node, destination + 1) +
+               " must be memory of the program's own, as alloca() gives it; this is of type " +
+               name_of(*node.operands[destination]));
+    return false;
+  }
   if (name == "inet_ntoa6" && node.operands.size() > 1 &&
       node.operands[1]->kind != NodeKind::kInteger) {
     report("PROTO_ARG", node.operands[1]->range,
@@ -104,8 +113,10 @@ bool Checker::verify_subroutine(const Node& node) {
 // ---------------------------------------------------------------------------- what may follow what
 
 bool Checker::verify_order(const Node& node) {
+  if (state_.refused) return false;
   const auto refuse = [&](std::string_view tag, std::string_view text) {
     report(tag, node.range, std::string(text));
+    state_.refused = true;
     return false;
   };
   if (node.kind == NodeKind::kAggregate) {

@@ -177,7 +177,10 @@ std::optional<TypeId> Checker::tagged_type(const TypeSpecifier& specifier) {
   }
   const bool good =
       kind == TypeKind::kEnum ? define_enumerators(tag, specifier) : define_members(tag, specifier);
-  if (!good) return std::nullopt;
+  if (!good) {
+    broken_.insert(tag);
+    return std::nullopt;
+  }
   return tag;
 }
 
@@ -229,6 +232,7 @@ bool Checker::check_member(const MemberDeclaration& group, const Declarator& dec
   const bool is_tagged = type.kind == TypeKind::kStruct || type.kind == TypeKind::kUnion ||
                          type.kind == TypeKind::kEnum;
   if (is_tagged && (!type.is_complete || type.size == 0)) {
+    if (broken_.contains(types_.resolve(declared->type))) return false;
     report("DECL_INCOMPLETE", where,
            "incomplete type " + name_of(declared->type) + ": " + declarator.name);
     return false;

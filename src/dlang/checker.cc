@@ -31,8 +31,8 @@ Checker::Checker(ctypes::TypeTable& types, diag::Diagnostics& diagnostics, Check
   // What D libraries define in DTrace: NULL, and the structure that curcpu points to.
   Symbol& null = create_symbol(SymbolKind::kInline, VariableScope::kGlobal, "NULL", {});
   null.declared = true;
-  null.type = ctypes::kLong;
-  null.value = make_integer(0, ctypes::kLong, {});
+  null.type = ctypes::kInt;
+  null.value = make_integer(0, ctypes::kInt, {});
   const TypeId cpuinfo = types_.declare_tag(ctypes::TypeKind::kStruct, "cpuinfo");
   types_.complete(cpuinfo, {{"cpu_id", ctypes::kInt, 0, 0},
                             {"cpu_pset", ctypes::kInt, 0, 0},
@@ -62,7 +62,7 @@ void Checker::check(const Program& program) {
       case ItemKind::kPragma:
         break;  // once all names are known
       case ItemKind::kTranslator:
-        report("UNKNOWN", item->range, "translators are not offered yet");
+        check_translator(item->as<TranslatorDefinition>());
         break;
     }
   }
@@ -77,6 +77,9 @@ void Checker::check_clause(const Clause& clause) {
   CheckedClause checked;
   checked.clause = &clause;
 
+  for (const ProbeDescription& probe : clause.probes) {
+    if (probe.id == 0U) report("PDESC_INVAL", probe.range, "there is no probe with identifier 0");
+  }
   // Statements first. If they use a name that is not there, the predicate may be what makes it:
   // then it goes first.
   diag::Diagnostics* const outer = diagnostics_;
@@ -139,6 +142,8 @@ void Checker::check_pragma(const Pragma& pragma) {
 }
 
 void Checker::report(std::string_view tag, diag::Range range, std::string text, std::string hint) {
+  const bool is_name = tag == "IDENT_UNDEF" || tag == "VAR_UNDEF" || tag == "FUNC_UNDEF";
+  if (is_name && settings_.names_missing == NamesMissing::kMaybe) return;
   diagnostics_->error(tag, range, std::move(text), std::move(hint)).region = region_;
 }
 
@@ -164,6 +169,7 @@ NodePtr Checker::make_integer(std::uint64_t value, TypeId type, diag::Range rang
 std::string Checker::name_of(const Node& node) const {
   if (types_.kind(node.type) == ctypes::TypeKind::kDynamic) {
     if (node.symbol != nullptr) return std::string(kind_name(*node.symbol));
+    if (node.kind == NodeKind::kXlate) return "translated data";
     return "aggregating function";
   }
   return types_.name(node.type);

@@ -6,9 +6,9 @@
 // are still checked, and a variable that got no type because of it is not complained about again.
 //
 // The pieces: checker.cc (the program and its clauses), check_type.cc and check_declaration.cc
-// (types; variables, inlines), check_name.cc (identifiers, indexing, prototypes), check_operand.cc
-// and check_operator.cc, check_assignment.cc; then what statements may be: check_statement.cc
-// (actions, aggregations) and check_format.cc.
+// (types; variables, inlines), check_translator.cc, check_name.cc (identifiers, indexing,
+// prototypes), check_operand.cc and check_operator.cc, check_assignment.cc; then what statements
+// may be: check_statement.cc (actions, aggregations) and check_format.cc.
 
 #pragma once
 
@@ -35,15 +35,22 @@ struct CheckedClause {
   std::vector<NodePtr> statements;
 };
 
+// Whether a name that is not there may be one that could not be read: then it is no mistake of its
+// own.
+enum class NamesMissing : std::uint8_t { kNo, kMaybe };
+
 struct CheckSettings {
   HasTarget has_target = HasTarget::kNo;
   TypeProvider* types = nullptr;  // may be null
   std::uint32_t scratchsize = 256;
+  NamesMissing names_missing = NamesMissing::kNo;
 };
 
 class Checker {
  public:
   Checker(ctypes::TypeTable& types, diag::Diagnostics& diagnostics, CheckSettings settings);
+
+  void configure(CheckSettings settings) { settings_ = settings; }
 
   // Checks one source; `program` must stay alive as long as what clauses() returns. Names go from
   // one source to the next, but for those of scope `this`.
@@ -76,6 +83,8 @@ class Checker {
   };
   enum class Prototype : std::uint8_t { kFunction, kArray, kProvider };
   void check_declaration(const Declaration& declaration);
+  void poison(const Declaration& declaration);
+  void poison_tags(const Specifiers& specifiers);
   void declare(const Declaration& declaration, const Declarator& declarator, TypeId base);
   void declare_variable(VariableScope scope, const Declarator& declarator,
                         const Declared& declared);
@@ -100,6 +109,17 @@ class Checker {
                                                      diag::Range range);
   std::optional<TypeId> type_name(const TypeName& name);
   bool is_global_name(std::string_view name) const;
+
+  // ---- check_translator.cc
+  struct Translator {
+    TypeId output;
+    TypeId input;
+    std::map<std::string, Symbol*, std::less<>> members;  // inlines with one parameter
+  };
+  void check_translator(const TranslatorDefinition& definition);
+  void check_translated(Translator& translator, const TranslatorMember& member, Symbol& parameter);
+  NodePtr check_xlate(const Xlate& xlate);
+  NodePtr check_translated_member(const Member& member, const Node& xlate);
 
   // ---- check_name.cc
   enum class Create : std::uint8_t { kNo, kYes };
@@ -163,6 +183,7 @@ class Checker {
     bool speculates = false;
     bool records = false;
     bool aggregates = false;
+    bool refused = false;  // a mistake in their order was told: one a clause is enough
   };
   bool verify_statement(const NodePtr& statement);
   bool verify_expression(const Node& node, Place place);
@@ -191,9 +212,11 @@ class Checker {
   SymbolMap selves_;
   SymbolMap locals_;
   SymbolMap aggregations_;
-  SymbolMap parameters_;  // of the array inline being defined
+  SymbolMap parameters_;  // of the array inline, or the translator, being defined
+  std::vector<Translator> translators_;
   std::map<std::string, TypeId, std::less<>> externs_;
   std::set<std::string, std::less<>> typedefs_;  // of the program
+  std::set<TypeId> broken_;  // tags whose definition has a mistake: they stay incomplete
   std::string region_;
   ClauseState state_;
   const Clause* clause_ = nullptr;  // being checked

@@ -4,10 +4,14 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
+#include <span>
 
+#include "base/check.h"
 #include "dlang/checker.h"
 #include "dlang/lower.h"
 #include "dlang/parser.h"
+#include "dlang/prelude.h"
 #include "plan/layout.h"
 
 namespace trapline::dlang {
@@ -59,19 +63,47 @@ std::uint32_t size_option(const plan::Options& options, std::string_view name) {
   return static_cast<std::uint32_t>(std::clamp<std::int64_t>(value, 0, kMost));
 }
 
-std::vector<std::unique_ptr<Program>> parse_all(const CompileRequest& request,
-                                                ctypes::TypeTable& types, CompileResult& result) {
-  const Macros macros = macros_of(request.macros);
-  TypeNames names;
-  std::vector<std::unique_ptr<Program>> programs;
+// The sources of the request come first, in their order; a failed one is nullopt.
+std::vector<std::optional<diag::SourceId>> add_sources(const CompileRequest& request,
+                                                       CompileResult& result) {
+  std::vector<std::optional<diag::SourceId>> all;
   for (const SourceInput& input : request.sources) {
     const bool is_script = input.kind == InputKind::kScript;
     const auto source = result.sources.add(
         input.name, input.text, is_script ? diag::SourceKind::kScript : diag::SourceKind::kText);
-    if (!source) {
+    if (source) {
+      all.push_back(*source);
+    } else {
       result.diagnostics.error("UNKNOWN", {}, input.name + ": " + source.error().text());
-      continue;
+      all.push_back(std::nullopt);
     }
+  }
+  return all;
+}
+
+std::unique_ptr<Program> parse_prelude(TypeNames& names, CompileResult& result) {
+  const auto source =
+      result.sources.add("prelude.d", std::string(prelude()), diag::SourceKind::kLibrary);
+  TL_CHECK(source.has_value());
+  const Macros macros;
+  ParseRequest request;
+  request.source = *source;
+  request.macros = &macros;
+  request.types = &names;
+  request.is_type = [](std::string_view) { return false; };
+  return std::move(parse(request, result.sources, result.diagnostics).program);
+}
+
+std::vector<std::unique_ptr<Program>> parse_all(
+    const CompileRequest& request, std::span<const std::optional<diag::SourceId>> sources,
+    TypeNames& names, ctypes::TypeTable& types, CompileResult& result) {
+  const Macros macros = macros_of(request.macros);
+  std::vector<std::unique_ptr<Program>> programs;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const SourceInput& input = request.sources[i];
+    const std::optional<diag::SourceId> source = sources[i];
+    const bool is_script = input.kind == InputKind::kScript;
+    if (!source) continue;
     ParseRequest parse_request;
     parse_request.source = *source;
     parse_request.kind = description_kind(input.kind);
@@ -97,15 +129,22 @@ CompileResult compile(const CompileRequest& request) {
   CompileResult result;
   if (request.options != nullptr) result.options = *request.options;
   ctypes::TypeTable types;
-  const auto programs = parse_all(request, types, result);
-  // The option does not count the NUL that ends a string.
-  types.set_strsize(size_option(result.options, "strsize") + 1);
+  TypeNames names;
+  const auto sources = add_sources(request, result);
+  const auto library = parse_prelude(names, result);
+  Checker checker(types, result.diagnostics, {});
+  checker.check(*library);
+  const auto programs = parse_all(request, sources, names, types, result);
+  // What could not be read may have been what makes a name known.
+  const bool unread = result.diagnostics.has_errors();
+  types.set_strsize(size_option(result.options, "strsize"));
 
   CheckSettings settings;
   settings.has_target = request.macros.target ? HasTarget::kYes : HasTarget::kNo;
   settings.types = request.types;
+  settings.names_missing = unread ? NamesMissing::kMaybe : NamesMissing::kNo;
   settings.scratchsize = size_option(result.options, "scratchsize");
-  Checker checker(types, result.diagnostics, settings);
+  checker.configure(settings);
   for (const auto& program : programs) checker.check(*program);
   if (result.diagnostics.has_errors()) return result;
 
@@ -113,7 +152,8 @@ CompileResult compile(const CompileRequest& request) {
   lower_request.clauses = &checker.clauses();
   lower_request.types = &types;
   lower_request.sources = &result.sources;
-  lower_request.strsize = types.strsize();
+  // The option does not count the NUL that ends a string.
+  lower_request.strsize = types.strsize() + 1;
   lower_request.scratchsize = settings.scratchsize;
   lower_request.speculations =
       std::min(size_option(result.options, "nspec"), plan::kMaxSpeculations);

@@ -528,11 +528,11 @@ BEGIN { trace(C); trace(SIGINT); trace(NULL); trace('a'); trace(1 << 31); trace(
   record 32 bytes
   field 0: int32 at 0
   field 1: int32 at 4
-  field 2: int64 at 8
-  field 3: int32 at 16
-  field 4: int32 at 20
-  field 5: int32 at 24
-  field 6: char at 28
+  field 2: int32 at 8
+  field 3: int32 at 12
+  field 4: int32 at 16
+  field 5: int32 at 20
+  field 6: char at 24
   action trace fields 0
   action trace fields 1
   action trace fields 2
@@ -686,7 +686,7 @@ TEST(Compile, PragmasSetOptions) {
   // One more than the option says: the NUL.
   EXPECT_EQ(result.program->strsize, 41u);
   EXPECT_EQ(result.program->variables.front().type.size, 41u);
-  EXPECT_EQ(result.program->clauses.front().code[3].immediate, 41);
+  EXPECT_EQ(result.program->clauses.front().code[3].immediate, 40);
 }
 
 TEST(Compile, WhatCannotRunYetIsNamed) {

@@ -3,7 +3,6 @@
 #include "dlang/lower.h"
 
 #include <algorithm>
-#include <set>
 
 #include "dlang/lowerer.h"
 #include "plan/layout.h"
@@ -42,26 +41,7 @@ namespace {
 
 // Actions that the body does by itself: they leave nothing for the tracer to do.
 bool is_done_in_body(FunctionId id) {
-  return id == FunctionId::kSpeculate || id == FunctionId::kRaise || id == FunctionId::kStop ||
-         id == FunctionId::kChill;
-}
-
-// Whether an expression calls a function. `seen`: the inlines that were looked through.
-bool calls(const Node& node, FunctionId id, std::set<const Symbol*>& seen) {
-  const auto in = [&](const NodePtr& operand) {
-    return operand != nullptr && calls(*operand, id, seen);
-  };
-  return (node.function != nullptr && node.function->id == id) ||
-         std::ranges::any_of(node.operands, in) || std::ranges::any_of(node.arguments, in) ||
-         (node.kind == NodeKind::kInline && seen.insert(node.symbol).second &&
-          in(node.symbol->value));
-}
-
-bool calls(const CheckedClause& checked, FunctionId id) {
-  std::set<const Symbol*> seen;
-  return (checked.predicate != nullptr && calls(*checked.predicate, id, seen)) ||
-         std::ranges::any_of(checked.statements,
-                             [&](const NodePtr& node) { return calls(*node, id, seen); });
+  return id == FunctionId::kRaise || id == FunctionId::kStop || id == FunctionId::kChill;
 }
 
 }  // namespace
@@ -93,16 +73,6 @@ void Lowerer::lower_clause(const CheckedClause& checked) {
   }
   line_ = clause_.line;
   scratch_used_ = 0;
-  // Each clause begins anew with what strtok() remembers.
-  if (calls(checked, FunctionId::kStrtok)) {
-    const std::uint32_t variable = token_state();
-    const Reg state = emit_value(Op::kLoad);
-    clause_.code.back().variable = variable;
-    const Reg zero = constant(0);
-    plan::Instruction& clear = emit(Op::kStoreMemory);
-    clear.a = state;
-    clear.b = zero;
-  }
   std::optional<std::size_t> refused;
   if (checked.predicate != nullptr) {
     line_ = line_of(checked.predicate->range);
@@ -282,7 +252,6 @@ void Lowerer::lower_action(const Node& node) {
       return;
     case FunctionId::kFtruncate:
       clause_.actions.emplace_back().kind = plan::ActionKind::kFtruncate;
-      program_.destructive = true;
       return;
     case FunctionId::kSetopt:
       lower_setopt(node);

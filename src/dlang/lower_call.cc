@@ -121,11 +121,18 @@ plan::Reg Lowerer::lower_memory_call(const Node& node) {
     instruction.operands.push_back({arguments[to], {}});
     return arguments[to];
   };
-  // The bytes of an address of one of two kinds.
-  const auto address = [&](std::uint64_t short_kind, std::uint64_t few, std::uint64_t many) {
-    const Reg is_short = emit_value(Op::kEqual, arguments[0], constant(short_kind));
-    const Reg less = emit_value(Op::kMul, is_short, constant(many - few));
-    return copy_in(arguments[1], emit_value(Op::kSub, constant(many), less), many);
+  // The bytes of an address of one of two kinds; none of any other kind, which the routine refuses.
+  struct Kind {
+    std::uint64_t number;
+    std::uint64_t size;
+  };
+  const auto address = [&](Kind few, Kind many) {
+    const auto size = [&](Kind kind) {
+      return emit_value(Op::kMul, emit_value(Op::kEqual, arguments[0], constant(kind.number)),
+                        constant(kind.size));
+    };
+    const Reg one = size(few);
+    return copy_in(arguments[1], emit_value(Op::kAdd, one, size(many)), many.size);
   };
   switch (node.function->id) {
     case FunctionId::kBcopy:
@@ -145,9 +152,11 @@ plan::Reg Lowerer::lower_memory_call(const Node& node) {
       return call_routine(Routine::kInetNtoa6, {copy_in(arguments[0], 16), strict});
     }
     case FunctionId::kInetNtop:
-      return call_routine(Routine::kInetNtop, {arguments[0], address(AF_INET, 4, 16)});
+      return call_routine(Routine::kInetNtop,
+                          {arguments[0], address({AF_INET, 4}, {AF_INET6, 16})});
     default:
-      return call_routine(Routine::kLinkNtop, {arguments[0], address(ARPHRD_ETHER, 6, 20)});
+      return call_routine(Routine::kLinkNtop,
+                          {arguments[0], address({ARPHRD_ETHER, 6}, {ARPHRD_INFINIBAND, 20})});
   }
 }
 

@@ -244,6 +244,8 @@ plan::Reg Lowerer::lower(const Node& node) {
       return lower_call(node);
     case NodeKind::kUnsupported:
       return unsupported(node.range, node.text);
+    case NodeKind::kXlate:
+      return unsupported(node.range, "translated data as a whole");
     case NodeKind::kAggregation:
     case NodeKind::kAggregate:
       break;

@@ -28,7 +28,7 @@ bool Lowerer::is_by_address(TypeId type) const {
 
 plan::Reg Lowerer::load(Reg address, TypeId type, diag::Range range) {
   if (is_by_address(type)) return address;
-  if (types_.is_string(type)) return copy_string(address, std::nullopt);
+  if (types_.is_string(type)) return copy_string(address, types_.size(type));
   const auto value = value_type(type);
   if (!value) return unsupported(range, "reading a value of type " + types_.name(type));
   const Reg dst = emit_value(Op::kLoadMemory, address);
@@ -220,7 +220,7 @@ void Lowerer::store_memory(const Target& target, Reg value) {
     plan::Instruction& store = emit(Op::kStoreString);
     store.a = target.address;
     store.b = value;
-    store.immediate = program_.strsize;
+    store.immediate = static_cast<std::int64_t>(types_.size(target.type));
   } else {
     plan::Instruction& store = emit(Op::kStoreMemory);
     store.a = target.address;

@@ -3,6 +3,8 @@
 #include "dlang/names.h"
 
 #include <fcntl.h>
+#include <net/if_arp.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -164,6 +166,10 @@ static_assert(std::ranges::is_sorted(kBuiltins, {}, &BuiltinVariable::name));
 
 #define TL_NAMED(name) {#name, name}
 constexpr NamedConstant kConstants[] = {
+    TL_NAMED(AF_INET),
+    TL_NAMED(AF_INET6),
+    TL_NAMED(ARPHRD_ETHER),
+    TL_NAMED(ARPHRD_INFINIBAND),
     TL_NAMED(E2BIG),
     TL_NAMED(EACCES),
     TL_NAMED(EADDRINUSE),

@@ -48,6 +48,7 @@ enum class NodeKind : std::uint8_t {
   kIncrement,  // operands[0] += value (the step, scaled, as a signed number); is_postfix: the value
                // before
   kCall,       // function(operands): a subroutine, or an action
+  kXlate,      // operands[0], translated to type `translated` by translator number `value`
   kUnsupported,  // D that is right and cannot be run yet; text says what
 };
 
@@ -62,6 +63,7 @@ struct Node {
   bool writable = false;
   bool is_postfix = false;
   std::uint64_t value = 0;
+  ctypes::TypeId translated = ctypes::kVoid;  // kXlate
   std::uint64_t bit_offset = 0;
   std::uint32_t bit_width = 0;  // kMember: 0: not a bit-field
   std::optional<BinaryOperator> op;

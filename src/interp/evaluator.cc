@@ -306,13 +306,18 @@ bool Evaluator::step_speculation(const Instruction& in) {
       if (begun == 0) environment_.speculation_drop();
       return set(in.dst, begun);
     }
+    case Op::kCommit:
+    case Op::kDiscard:
+      if (number > program_.speculations) return fault(Fault::kIllegalOperation);
+      return set(in.dst, wire::speculation_end(words->data(), program_.speculations, number));
     case Op::kSpeculate:
+      if (number > program_.speculations) return fault(Fault::kIllegalOperation);
       speculation_ = wire::speculation_active(words->data(), program_.speculations, number);
       if (speculation_ != 0) return true;
       outcome_ = Outcome::kDone;
       return false;
     default:
-      return set(in.dst, wire::speculation_end(words->data(), program_.speculations, number));
+      return malformed();
   }
 }
 

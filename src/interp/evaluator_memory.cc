@@ -406,7 +406,9 @@ bool Evaluator::copy_memory(const Instruction& in) {
     const bool begins_well = resolve_writable(destination, 1).has_value();
     return begins_well ? fault(Fault::kBadSize, size) : fault(Fault::kBadAddress, destination);
   }
-  return read_memory(get(in.a), *to) || fault(Fault::kBadAddress, get(in.a));
+  const std::uint64_t source = get(in.a);
+  if (read_memory(source, *to)) return true;
+  return resolve(source, 1) ? fault(Fault::kBadSize, size) : fault(Fault::kBadAddress, source);
 }
 
 bool Evaluator::copy_out(const Instruction& in) {

@@ -217,7 +217,8 @@ enum class Op : std::uint8_t {
   kField,         // field number `immediate` of the record = a
   kSpeculation,   // dst = the number of a free speculation, from 1 on, now active; 0: none
   // The record of this clause is speculative: it belongs to speculation a. One that is not active
-  // ends the clause, whose record is given back.
+  // ends the clause, whose record is given back. A number beyond Program::speculations is a fault,
+  // kIllegalOperation, here and in the next two.
   kSpeculate,
   kCommit,     // the records of speculation a are to be printed
   kDiscard,    // ... to be forgotten

@@ -243,7 +243,7 @@ Result<> TextOutput::drops(const consume::Drops& drops) {
   TL_TRY(say(drops.record, "DTRACEDROP_PRINCIPAL", "drop", " on CPU 0"));
   TL_TRY(say(drops.aggregation, "DTRACEDROP_AGGREGATION", "aggregation drop", " on CPU 0"));
   TL_TRY(say(drops.dynamic, "DTRACEDROP_DYNAMIC", "dynamic variable drop", ""));
-  TL_TRY(say(drops.speculative, "DTRACEDROP_SPEC", "speculative drop", " on CPU 0"));
+  TL_TRY(say(drops.speculative, "DTRACEDROP_SPEC", "speculative drop", ""));
   TL_TRY(say(drops.speculation, "DTRACEDROP_SPECUNAVAIL", "failed speculation",
              " (no speculative buffer available)"));
   TL_TRY(say(drops.level, "TRAPLINEDROP_NESTING", "drop", " (probes nested too deeply)"));

@@ -49,10 +49,12 @@ class Printer {
     return true;
   }
 
+  // A structure without a name is "struct" alone.
   std::string name_of(TypeId type) const {
+    static constexpr std::string_view kAnonymous = " (anon)";
     std::string name = types_.name(type);
-    while (name.ends_with(' ')) name.pop_back();
-    return name;
+    const std::size_t at = name.find(kAnonymous);
+    return at == std::string::npos ? name : name.erase(at, kAnonymous.size());
   }
 
   // false: the data has ended, nothing more is printed. `width`: of a bit-field; 0: none.

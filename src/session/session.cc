@@ -28,6 +28,7 @@ constexpr milliseconds kBusyPause{5};
 constexpr std::size_t kManyRecords = 1000;
 constexpr int kDrainTries = 20;
 constexpr std::chrono::microseconds kFiringTime{50};
+constexpr std::int64_t kMaxBufsize = std::int64_t{1} << 40;
 constexpr std::size_t kNowhere = ~std::size_t{0};
 
 std::string execname_of(const Tracee& tracee) { return target::command_name(tracee.pid()); }
@@ -120,6 +121,11 @@ Result<> Session::start() {
   if (program_.destructive && !options_.flag("destructive")) {
     return Error(ErrorCode::kBadInput, "could not enable tracing: Destructive actions not allowed");
   }
+  const std::int64_t bufsize = options_.number("bufsize");
+  if (bufsize <= 0)
+    return Error(ErrorCode::kBadInput, "could not enable tracing: bufsize must not be 0");
+  if (bufsize > kMaxBufsize && options_.text("bufresize") == "manual")
+    return Error(ErrorCode::kBadInput, "could not enable tracing: Memory allocation failure");
   exit_status_.reset();
   ticks_.clear();
   std::ranges::fill(own_globals_, 0);
@@ -463,11 +469,21 @@ Result<> Session::fire_all(BuiltinKind kind, const TracerEnvironment::Arguments&
 
 Result<> Session::fire(std::uint32_t probe, const TracerEnvironment::Arguments& arguments) {
   const std::vector<std::uint32_t> clauses = probes_[probe].clauses;
-  environment_->fire(probe, names_[probe], clauses, arguments);
-  std::vector<consume::Record> records = environment_->take_records();
-  for (consume::Record& record : records)
-    record.source = static_cast<std::uint32_t>(globals_owner());
-  return process(std::move(records));
+  // What a clause recorded is dealt with before the next one runs: a fault fires ERROR at once, and
+  // an exit() there ends this firing, too. END goes through all of its clauses.
+  TracerEnvironment::Firing outer = environment_->begin(probe, names_[probe], arguments);
+  Result<> done;
+  for (const std::uint32_t clause : clauses) {
+    const interp::Outcome outcome = environment_->run(clause);
+    std::vector<consume::Record> records = environment_->take_records();
+    for (consume::Record& record : records)
+      record.source = static_cast<std::uint32_t>(globals_owner());
+    done = process(std::move(records));
+    if (!done) break;
+    if (!ending_ && (outcome == interp::Outcome::kExit || !running_)) break;
+  }
+  environment_->restore(std::move(outer));
+  return done;
 }
 
 Result<> Session::process(std::vector<consume::Record> records) {
@@ -477,8 +493,9 @@ Result<> Session::process(std::vector<consume::Record> records) {
 
 Result<> Session::process_one(const consume::Record& record) {
   TL_TRY_ASSIGN(const report::RecordInterpreter::Outcome outcome, interpreter_.run(record));
-  if (outcome.exit_status) {
-    exit_status_ = *outcome.exit_status;  // the last one holds: END may change it
+  // The first one holds, but for what END says.
+  if (outcome.exit_status && (running_ || ending_ || !exit_status_)) {
+    exit_status_ = *outcome.exit_status;
     running_ = false;
   }
   if (record.kind == consume::kFaultRecord) TL_TRY(report_fault(record));
@@ -537,7 +554,10 @@ Result<> Session::stop() {
     }
   }
   TL_TRY(drain(consume::DrainKind::kFinal));
-  if (environment_) TL_TRY(fire_all(BuiltinKind::kEnd));
+  ending_ = true;
+  const Result<> ended = environment_ ? fire_all(BuiltinKind::kEnd) : Result<>{};
+  ending_ = false;
+  if (!ended) return ended;
   TL_TRY(tell_drops());
   TL_TRY(output_.flush());
   environment_.reset();

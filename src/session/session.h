@@ -167,6 +167,7 @@ class Session {
   Fd child_events_;  // readable when a launched process has something to tell
   bool running_ = false;
   bool in_error_ = false;   // an ERROR clause is running
+  bool ending_ = false;     // END clauses are running
   bool busy_ = false;       // the last round had much to take
   bool left_some_ = false;  // the last round met threads that were writing: not all was taken
   bool barrier_failed_ = false;

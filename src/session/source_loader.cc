@@ -120,7 +120,8 @@ Result<std::string> preprocess(const std::string& text, const std::string& path,
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    return Error(ErrorCode::kBadInput, path + ": the C preprocessor failed");
+    return Error(ErrorCode::kBadInput, "failed to compile script " + path +
+                                           ": Preprocessor failed to process input program");
   }
   if (::lseek(output.get(), 0, SEEK_SET) < 0) return Error::os(errno, "failed to seek");
   return read_all(output.get(), "the C preprocessor's output");

@@ -37,27 +37,33 @@ TracerEnvironment::TracerEnvironment(const plan::Program& program, std::span<std
       store_(store),
       reader_(std::move(reader)),
       writer_(std::move(writer)),
-      this_area_(program),
       self_((program.self_size + 7) / 8),
       tid_(static_cast<std::uint32_t>(gettid())),
       execname_("trapline") {}
 
-interp::Outcome TracerEnvironment::fire(std::uint32_t probe, const plan::ProbeName& name,
-                                        std::span<const std::uint32_t> clauses,
-                                        const Arguments& arguments) {
-  probe_ = probe;
-  name_ = &name;
-  arguments_ = arguments;
-  timestamp_ = 0;
-  return interp::run_firing(program_, clauses, *this, this_area_);
+TracerEnvironment::Firing TracerEnvironment::begin(std::uint32_t probe, const plan::ProbeName& name,
+                                                   const Arguments& arguments) {
+  Firing outer = std::exchange(firing_, {});
+  firing_.this_area = std::make_unique<interp::ThisArea>(program_);
+  firing_.this_area->begin_firing();
+  firing_.probe = probe;
+  firing_.name = &name;
+  firing_.arguments = arguments;
+  return outer;
 }
+
+interp::Outcome TracerEnvironment::run(std::uint32_t clause) {
+  return interp::run(program_, clause, *this, *firing_.this_area);
+}
+
+void TracerEnvironment::restore(Firing outer) { firing_ = std::move(outer); }
 
 std::vector<consume::Record> TracerEnvironment::take_records() {
   return std::exchange(records_, {});
 }
 
 std::uint64_t TracerEnvironment::argument(unsigned n) {
-  return n < arguments_.size() ? arguments_[n] : 0;
+  return n < firing_.arguments.size() ? firing_.arguments[n] : 0;
 }
 
 std::uint64_t TracerEnvironment::builtin(plan::Builtin which) {
@@ -75,10 +81,10 @@ std::uint64_t TracerEnvironment::builtin(plan::Builtin which) {
     case plan::Builtin::kCpu:
       return current_cpu();
     case plan::Builtin::kProbeId:
-      return name_->id;
+      return firing_.name->id;
     case plan::Builtin::kTimestamp:
-      if (timestamp_ == 0) timestamp_ = Clock::monotonic_ns();
-      return timestamp_;
+      if (firing_.timestamp == 0) firing_.timestamp = Clock::monotonic_ns();
+      return firing_.timestamp;
     case plan::Builtin::kWallTimestamp:
       return Clock::wall_ns();
     case plan::Builtin::kVirtualTimestamp:
@@ -92,7 +98,7 @@ std::uint64_t TracerEnvironment::builtin(plan::Builtin which) {
 
 // As bodies make it.
 std::uint64_t TracerEnvironment::epid(std::uint32_t clause) {
-  return ((std::uint64_t{probe_} + 1) << 16) + clause + 1;
+  return ((std::uint64_t{firing_.probe} + 1) << 16) + clause + 1;
 }
 
 bool TracerEnvironment::is_progeny_of(std::int64_t pid) {
@@ -115,13 +121,13 @@ std::string_view TracerEnvironment::builtin_string(plan::Builtin which) {
     case plan::Builtin::kExecname:
       return execname_;
     case plan::Builtin::kProbeProvider:
-      return name_->provider;
+      return firing_.name->provider;
     case plan::Builtin::kProbeModule:
-      return name_->module;
+      return firing_.name->module;
     case plan::Builtin::kProbeFunction:
-      return name_->function;
+      return firing_.name->function;
     case plan::Builtin::kProbeName:
-      return name_->name;
+      return firing_.name->name;
     default:
       return {};
   }
@@ -159,7 +165,7 @@ void TracerEnvironment::add_record(std::uint32_t clause, std::uint16_t kind,
   record.speculation = speculation;
   record.clause = clause;
   record.kind = kind;
-  record.probe = probe_;
+  record.probe = firing_.probe;
   record.cpu = current_cpu();
   record.tid = tid_;
   record.tsc = Clock::read_tsc();

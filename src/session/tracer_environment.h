@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <random>
 #include <span>
 #include <string>
@@ -40,10 +41,22 @@ class TracerEnvironment final : public interp::Environment {
 
   using Arguments = std::array<std::uint64_t, 10>;
 
-  // Fires `probe` (its index in the session, its name): runs `clauses` in order. Faults become
-  // fault records.
-  interp::Outcome fire(std::uint32_t probe, const plan::ProbeName& name,
-                       std::span<const std::uint32_t> clauses, const Arguments& arguments);
+  class Firing {
+    friend class TracerEnvironment;
+    std::unique_ptr<interp::ThisArea> this_area;
+    std::uint32_t probe = 0;
+    const plan::ProbeName* name = nullptr;
+    Arguments arguments{};
+    std::uint64_t timestamp = 0;  // ns; 0: not asked for yet
+  };
+
+  // A firing of `probe` (its index in the session, its name): its clauses are run one by one.
+  // Faults become fault records. begin() gives the firing that was going on, which restore() goes
+  // on with: ERROR fires within another probe's firing.
+  [[nodiscard]] Firing begin(std::uint32_t probe, const plan::ProbeName& name,
+                             const Arguments& arguments);
+  interp::Outcome run(std::uint32_t clause);
+  void restore(Firing outer);
 
   // After the globals have moved: another arena.
   void set_globals(std::span<std::byte> globals) { globals_ = globals; }
@@ -90,15 +103,11 @@ class TracerEnvironment final : public interp::Environment {
   consume::AggregationStore& store_;
   TargetReader reader_;
   TargetWriter writer_;
-  interp::ThisArea this_area_;
   std::vector<std::uint64_t> self_;
   std::uint32_t tid_;
   std::string execname_;
-  std::uint32_t probe_ = 0;
-  const plan::ProbeName* name_ = nullptr;
-  Arguments arguments_{};
   std::minstd_rand random_{std::random_device{}()};
-  std::uint64_t timestamp_ = 0;  // of the firing, ns; 0: not asked for yet
+  Firing firing_;
   std::vector<consume::Record> records_;
   consume::Drops drops_;
 };

@@ -126,6 +126,7 @@ int trace(const CommandLine& command) {
   if (!options) return say(options.error()), kExitError;
   auto processes = find_processes(command, *signals);
   if (!processes) return say(processes.error()), kExitError;
+  if (command.sources.empty() && command.compile_only) return kExitSuccess;
   if (command.sources.empty()) return say("no probes specified"), kExitError;
 
   const std::optional<Pid> target =
