@@ -142,6 +142,7 @@ Result<> Session::start() {
       [this](RemoteAddr to, std::span<const std::byte> bytes) {
         return !targets_.empty() && targets_.front().tracee.writes_memory(to, bytes);
       });
+  environment_->set_invoker(invoker_);
   for (std::size_t i = 0; i < targets_.size(); ++i) TL_TRY(arm(i));
   // Everything is in place and nothing counts yet: BEGIN is the first probe that fires.
   running_ = true;

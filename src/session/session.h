@@ -34,6 +34,7 @@
 #include "report/record_interpreter.h"
 #include "session/clock.h"
 #include "session/enabling.h"
+#include "session/invoker.h"
 #include "session/target_program.h"
 #include "session/tracee.h"
 #include "session/tracer_environment.h"
@@ -55,6 +56,8 @@ class Session {
           report::Output& output);
   ~Session();
 
+  // Who `pid` is in the tracer's own probes. Before start().
+  void set_invoker(const Invoker& invoker) { invoker_ = invoker; }
   // See wire::Layout::mute_offset; 0: none. Before compile().
   void set_mute_offset(std::int32_t offset) { mute_offset_ = offset; }
 
@@ -148,6 +151,7 @@ class Session {
 
   const plan::Program& program_;
   plan::Options options_;
+  Invoker invoker_ = Invoker::self();
   std::int32_t mute_offset_ = 0;
   report::Output& output_;
   consume::AggregationStore store_;

@@ -49,6 +49,21 @@ def descendants():
     return [(pid, status_field(pid, "Name")) for pid in found]
 
 
+def children(pid):
+    """Living children of a process, also of one that has ended and was not waited for."""
+    return [int(entry) for entry in os.listdir("/proc")
+            if entry.isdigit() and status_field(entry, "PPid") == str(pid)]
+
+
+def our_mappings(pid):
+    """Mappings that a tracer may have made: code without a file, and shared memory."""
+    try:
+        with open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
+            return [line for line in maps if re.search(r"r-xp \S+ 00:00 0 *$|/memfd:", line)]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
 def reap():
     try:
         while os.waitpid(-1, os.WNOHANG)[0] > 0:
