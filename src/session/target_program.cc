@@ -22,7 +22,8 @@ const PidPoint* pid_point(const EnabledProbe& probe, std::size_t target) {
 }
 
 codegen::SiteKind site_kind(probes::PointKind kind) {
-  return kind == probes::PointKind::kEntry ? codegen::SiteKind::kEntry : codegen::SiteKind::kReturn;
+  return kind == probes::PointKind::kReturn ? codegen::SiteKind::kReturn
+                                            : codegen::SiteKind::kEntry;
 }
 
 // One body for each distinct list of clauses of each kind of site.
@@ -138,12 +139,12 @@ SitesOfTarget plan_sites(std::span<const EnabledProbe> probes, std::size_t targe
   std::vector<probes::WantedProbe> wanted;
   for (std::uint32_t i = 0; i < probes.size(); ++i) {
     if (const PidPoint* point = pid_point(probes[i], target))
-      wanted.push_back({i, &point->function, point->kind});
+      wanted.push_back({i, point->function.get(), point->point});
   }
   if (!wanted.empty() && rendezvous == Rendezvous::kInclude) {
     sites.rendezvous = rendezvous_functions(modules);
     for (const probes::MatchedFunction& function : sites.rendezvous) {
-      wanted.push_back({sites.rendezvous_probe, &function, probes::PointKind::kEntry});
+      wanted.push_back({sites.rendezvous_probe, &function, {probes::PointKind::kEntry}});
     }
   }
   sites.plans = probes::plan_probes(modules, wanted, shadow_stack);
@@ -167,7 +168,7 @@ Result<TargetProgram> build_target_program(const plan::Program& program,
     const PidPoint* point = pid_point(probes[i], target);
     if (point == nullptr) continue;
     built.probes.push_back(i);
-    body_of[i] = bodies.index_of(site_kind(point->kind), probes[i].clauses);
+    body_of[i] = bodies.index_of(site_kind(point->point.kind), probes[i].clauses);
     wire::ProbeSite& site = built.bindings[i].site;
     const plan::ProbeName& name = probes[i].name;
     site.probe = i;

@@ -115,7 +115,7 @@ bool report_unmatched(const CommandLine& command, const plan::Options& options,
     if (allowed && !unmatched.unsupported) continue;
     const SourceArgument& source = command.sources[program.clauses[unmatched.clause].source];
     const bool script = source.flag == SourceFlag::kScript;
-    const std::string tag = options.flag("errtags") ? "[D_PDESC_ZERO] " : "";
+    const std::string tag = options.flag("errtags") ? fmt::format("[{}] ", unmatched.tag) : "";
     const std::string place = script ? fmt::format("line {}: ", unmatched.description.line) : "";
     say(fmt::format("{} {}: {}{}{}",
                     script ? "failed to compile script" : "invalid probe specifier", source.text,
