@@ -83,11 +83,13 @@ class Cycle:
         status, errors = self.trace(pid, how)
         alive = state(pid) not in "gXZ"
         self.look_after(pid, how, before)
+        if self.result["wrong"]:
+            self.wrong(f"the tracer said: {errors[-800:]}")
         if not alive and not self.result["wrong"]:
             return None
         # Interrupted before it has taken its signals, it dies of it; nothing was armed then.
         if "killed" not in how and status not in (0, -signal.SIGINT):
-            self.wrong(f"exit status {status}: {errors[-800:]}")
+            self.wrong(f"exit status {status}, and the tracer said: {errors[-800:]}")
         return self.result
 
     def trace(self, pid, how):
@@ -97,7 +99,8 @@ class Cycle:
         tracer = subprocess.Popen([self.options.trapline, "-q", "-x", "force", "-n",
                                    f"{self.result['program']} {{ {body} }} {ends}", "-p", str(pid)],
                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                  start_new_session=True)
+                                  start_new_session=True,
+                                  preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
         if how != "ends":
             time.sleep(self.chance.uniform(0, 2.5))
             self.hit(tracer.pid, how)
@@ -112,8 +115,8 @@ class Cycle:
     def hit(self, first, how):
         workers = processes.children(first)
         victims = {"interrupted": [first], "first killed": [first], "worker killed": workers,
-                   "both killed": [first, *workers]}[how]
-        numbers = {"interrupted": [signal.SIGINT], "both killed": [signal.SIGSTOP, signal.SIGKILL]}.get(how, [signal.SIGKILL])
+                   "both killed": [first, *workers]}[how] or [first]
+        numbers = [signal.SIGINT] if how == "interrupted" else [signal.SIGSTOP, signal.SIGKILL]
         for number in numbers:
             for pid in victims:
                 try:
