@@ -33,7 +33,7 @@ struct BookHeader {
 // A site or an island: the bytes that were there and the ones that we put there.
 struct BookEntry {
   std::uint64_t site;
-  std::uint8_t size;  // of both, at most 5
+  std::uint8_t size;  // of both, at most 5; 0: was not put there, and never will be
   std::uint8_t original[5];
   std::uint8_t patched[5];
   std::uint8_t turn;    // when it is restored: see text_patch.h

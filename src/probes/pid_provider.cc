@@ -130,7 +130,16 @@ class ModuleMatcher {
     return added;
   }
 
+  bool is_there(LinkAddr address) const {
+    const symbols::Module& module = modules_.module(index_);
+    return !module.is_part ||
+           std::ranges::any_of(module.text, [&](const symbols::RemoteRange& text) {
+             return text.contains(module.bias.to_remote(address));
+           });
+  }
+
   void add(std::string name, const Symbol& symbol, const std::string& note) {
+    if (!is_there(symbol.address)) return;
     MatchedFunction& function = functions_[name];
     function.module = index_;
     function.name = std::move(name);

@@ -144,7 +144,8 @@ class Builder {
                             parents ? static_cast<std::uint32_t>(parents->start_time) : 0};
     std::memcpy(image_.bytes.data(), &header, sizeof(header));
     std::byte* to = image_.bytes.data() + parts_.entries;
-    for (const PlacedSite& placed : image_.sites) {
+    for (PlacedSite& placed : image_.sites) {
+      placed.book_entry = address_ + static_cast<std::uint64_t>(to - image_.bytes.data());
       for (const Overwritten& place : overwritten_by(placed)) {
         BookEntry entry{};
         entry.site = place.at.value();

@@ -78,6 +78,27 @@ def the_group_is_killed(harness, target):
     traced_again(harness, target, "the process group was killed")
 
 
+def a_place_with_other_bytes(harness, target):
+    """It was refused, so what stands there is no reason to leave the others."""
+    tracer = Tracer(harness, target.pid, COUNT)
+    site = max(processes.patched_sites(target.pid))  # in an exec function of libc, which is never called
+    tracer.end()
+    with open(f"/proc/{target.pid}/mem", "r+b", buffering=0) as memory:
+        memory.seek(site)
+        before = memory.read(1)
+        memory.seek(site)
+        memory.write(b"\xcc")
+        tracer = Tracer(harness, target.pid, WIDE)
+        harness.expect(site not in processes.patched_sites(target.pid), "other bytes were written over")
+        os.kill(tracer.worker(), signal.SIGKILL)
+        untraced(harness, target, "the worker was killed; a place had other bytes")
+        tracer.end(0)
+        harness.expect("1 process restored" in tracer.child.errors(), f"not told: {tracer.child.errors()!r}")
+        memory.seek(site)
+        memory.write(before)
+    traced_again(harness, target, "a place had other bytes")
+
+
 def nobody_reads_its_output(harness, target):
     """The worker is in the midst of a write that waits for a reader."""
     fifo = os.path.join(harness.folder.name, "fifo")
@@ -121,7 +142,8 @@ def at_random_moments(harness, target):
         except ProcessLookupError:
             pass
         tracer.end(0)
-        if not untraced(harness, target, f"random kill {n} of the {'first' if first else 'worker'}"):
+        said = tracer.child.errors()[-500:]
+        if not untraced(harness, target, f"random kill {n} of the {'first' if first else 'worker'}: {said}"):
             break
     traced_again(harness, target, "after kills at random moments")
 
@@ -152,6 +174,7 @@ def main():
     the_first_is_killed(harness, target)
     the_worker_is_killed(harness, target)
     the_group_is_killed(harness, target)
+    a_place_with_other_bytes(harness, target)
     nobody_reads_its_output(harness, target)
     at_random_moments(harness, target)
     status, text = target.end()

@@ -4,7 +4,6 @@ the first one has left, everything can be had again. When it was killed, its pro
 the next one, in the process and in children that it forked."""
 
 import re
-import struct
 import sys
 import time
 
@@ -37,19 +36,8 @@ def a_breakpoint_over_a_killed_tracers_jump(harness):
     killed = Tracer(harness, target.pid, PROGRAM)
     killed.kill_all()
     with open(f"/proc/{target.pid}/mem", "r+b", buffering=0) as memory:
-        sites = []
-        for line in processes.our_mappings(target.pid):
-            start = int(line.split("-")[0], 16)
-            memory.seek(start)
-            book = memory.read(64)
-            if book[:8] != b"TPLBOOK1":
-                continue
-            for entry in struct.iter_unpack("<Q16x", memory.read(24 * struct.unpack("<I", book[12:16])[0])):
-                memory.seek(entry[0])
-                if memory.read(1) == b"\xe9":
-                    sites.append(entry[0])
         # The highest one is in libc's exec functions, which the target never calls.
-        site = max(sites)
+        site = max(processes.patched_sites(target.pid))
         memory.seek(site)
         memory.write(b"\xcc")
         heir = Tracer(harness, target.pid, PROGRAM + "tick-50ms /seen/ { exit(0); }")
