@@ -149,7 +149,7 @@ constexpr Choice kChoices[] = {
     {"bufpolicy", {"switch", "fill", "ring", "block"}},
     {"bufresize", {"auto", "manual"}},
     {"encoding", {"ascii", "utf8"}},
-    {"engine", {"inline", "trap", "outside", "kernel"}},
+    {"engine", {"auto", "inline", "trap", "outside"}},
     {"evaltime", {"exec", "preinit", "postinit", "main"}},
     {"format", {"text", "json"}},
     {"late", {"dynamic", "static"}},

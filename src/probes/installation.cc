@@ -320,6 +320,16 @@ std::size_t Installation::armed_count() const {
       std::ranges::count_if(sites_, [](const Site& site) { return site.state == State::kArmed; }));
 }
 
+target::Traps Installation::traps() const {
+  target::Traps traps;
+  for (const Site& site : sites_) {
+    const PlacedSite& placed = site.placed;
+    if (site.state != State::kArmed || placed.plan->form != isa::SiteForm::kTrap) continue;
+    traps[placed.site] = {placed.trampoline, placed.plan->original.front()};
+  }
+  return traps;
+}
+
 void Installation::forget() {
   for (Region& region : regions_) {
     if (region.region) region.region->forget();

@@ -29,6 +29,7 @@
 #include "target/memory.h"
 #include "target/remote_syscall.h"
 #include "target/stopped.h"
+#include "target/trap_server.h"
 
 namespace trapline::probes {
 
@@ -71,6 +72,8 @@ class Installation {
   // Places refused since planning, beside SitePlans::refused.
   const std::vector<RefusedPlace>& refused() const { return refused_; }
   std::size_t armed_count() const;
+  // The breakpoints among the armed sites, which somebody has to serve.
+  target::Traps traps() const;
   // The process has ended or its image was replaced: nothing is left to be taken back.
   void forget();
 

@@ -99,6 +99,7 @@ class Builder {
       write_probe_site(first_site + i, uses_[placed.plan->points[i].tag],
                        trampoline->stack_adjust[i]);
     }
+    placed.trampoline = request.address;
     image_.sites.push_back(std::move(placed));
   }
 

@@ -33,6 +33,8 @@ struct PlacedSite {
   std::uint32_t group = 0;
   RemoteAddr book_entry = {};  // its first one; once the image is built
 
+  RemoteAddr trampoline = {};  // once it is encoded
+
   bool has_island() const { return plan->form == isa::SiteForm::kIsland; }
 };
 

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <set>
 
 #include "isa/x86_64/relocate.h"
 #include "probes/module_code.h"
+#include "probes/trap_planner.h"
 
 namespace trapline::probes {
 
@@ -40,9 +42,10 @@ class ModulePlanner {
     }
     const auto code = read_module_code(module, **table, modules_.code_facts(index_));
     std::vector<isa::PointRequest> points;
+    for (const WantedProbe* probe : wanted) traps_[probe->probe] = probe->traps;
     for (const WantedProbe* probe : wanted) add_points(*code, **table, *probe, points);
     isa::SiteSet set = plan_points(*code, points);
-    while (drop_incomplete(set, points)) set = plan_points(*code, points);
+    while (drop_incomplete(*code, set, points)) set = plan_points(*code, points);
     if (!set.sites.empty()) plans_.modules.push_back({index_, std::move(set.sites)});
   }
 
@@ -96,7 +99,16 @@ class ModulePlanner {
   // A relocated call pushes its return address as data, which a shadow stack does not see.
   isa::SiteSet plan_points(const isa::ModuleCode& code,
                            std::span<const isa::PointRequest> points) const {
-    isa::SiteSet set = isa::plan_sites(code, points);
+    const auto always = [&](const isa::PointRequest& point) {
+      return plans_.uses[point.tag].traps == Traps::kAlways;
+    };
+    std::vector<isa::PointRequest> jumps;
+    std::ranges::remove_copy_if(points, std::back_inserter(jumps), always);
+    isa::SiteSet set = isa::plan_sites(code, jumps);
+    for (const isa::PointRequest& point : points) {
+      if (always(point)) set.refused.push_back({point, isa::Refusal::kTooShort, point.at, ""});
+    }
+    place_traps(code, plans_.uses, set);
     if (shadow_stack_ == ShadowStack::kNo) return set;
     const auto ends_in_call = [](const isa::SitePlan& site) {
       return isa::is_relocatable_call(site.displaced.back());
@@ -115,12 +127,16 @@ class ModulePlanner {
 
   // A return probe that misses one of its exits would count too few: it is refused as a whole.
   // True: points were taken out, and the others are to be planned again.
-  bool drop_incomplete(const isa::SiteSet& set, std::vector<isa::PointRequest>& points) {
+  bool drop_incomplete(const isa::ModuleCode& code, const isa::SiteSet& set,
+                       std::vector<isa::PointRequest>& points) {
     std::set<std::uint32_t> refused_tags;
     for (const isa::RefusedPoint& refused : set.refused) {
       refused_tags.insert(refused.point.tag);
       const std::uint32_t probe = plans_.uses[refused.point.tag].probe;
-      refuse(probe, refused.point.at, std::string(isa::to_text(refused.reason)), refused.text);
+      const bool offered = plans_.uses[refused.point.tag].traps == Traps::kOffered &&
+                           isa::plan_trap_site(code, std::span(&refused.point, 1)).possible;
+      refuse(probe, refused.point.at, std::string(isa::to_text(refused.reason)),
+             refused.text + (offered ? "; -x engine=trap would reach it" : ""));
     }
     const auto is_dropped = [&](const isa::PointRequest& point) {
       const bool whole = incomplete_.contains(plans_.uses[point.tag].probe) &&
@@ -150,7 +166,7 @@ class ModulePlanner {
 
   void add(const isa::PointRequest& point, std::uint32_t probe, const symbols::Symbol& place,
            isa::Boundary boundary, std::vector<isa::PointRequest>& points) {
-    plans_.uses.push_back({probe, point.at - place.address, boundary});
+    plans_.uses.push_back({probe, point.at - place.address, boundary, traps_.at(probe)});
     points.push_back(point);
   }
 
@@ -172,7 +188,8 @@ class ModulePlanner {
   std::size_t index_;
   SitePlans& plans_;
   ShadowStack shadow_stack_;
-  std::set<std::uint32_t> incomplete_;  // probes of which some place is refused
+  std::set<std::uint32_t> incomplete_;    // probes of which some place is refused
+  std::map<std::uint32_t, Traps> traps_;  // by probe
   std::deque<isa::FunctionCode> store_;
   std::map<std::uint64_t, const isa::FunctionCode*> functions_;
 };
@@ -182,6 +199,15 @@ class ModulePlanner {
 std::size_t SitePlans::site_count() const {
   std::size_t count = 0;
   for (const ModuleSites& module : modules) count += module.sites.size();
+  return count;
+}
+
+std::size_t SitePlans::trap_count() const {
+  std::size_t count = 0;
+  for (const ModuleSites& module : modules) {
+    count += static_cast<std::size_t>(
+        std::ranges::count(module.sites, isa::SiteForm::kTrap, &isa::SitePlan::form));
+  }
   return count;
 }
 

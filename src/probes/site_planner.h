@@ -20,11 +20,20 @@
 
 namespace trapline::probes {
 
+// Whether a probe's places may be breakpoints, which the tracer answers.
+enum class Traps : std::uint8_t {
+  kNo,
+  kOffered,  // no; but they would be, if they were asked for
+  kWhereNeeded,
+  kAlways,
+};
+
 // A probe to be placed. `probe` is the session's index of it.
 struct WantedProbe {
   std::uint32_t probe = 0;
   const MatchedFunction* function = nullptr;  // outlives the plans
   ProbePoint point;
+  Traps traps = Traps::kNo;
 };
 
 // One place of one probe. Its index is the tag of isa's points.
@@ -32,6 +41,7 @@ struct PointUse {
   std::uint32_t probe = 0;
   std::uint64_t offset = 0;  // of the instruction in its function
   isa::Boundary boundary = isa::Boundary::kUnknown;
+  Traps traps = Traps::kNo;
 };
 
 struct RefusedPlace {
@@ -53,6 +63,7 @@ struct SitePlans {
   std::vector<RefusedPlace> refused;
 
   std::size_t site_count() const;
+  std::size_t trap_count() const;  // sites that are breakpoints
 };
 
 enum class ShadowStack : std::uint8_t { kNo, kYes };

@@ -7,6 +7,8 @@
 #include <set>
 #include <tuple>
 
+#include "symbols/glob.h"
+
 namespace trapline::session {
 
 namespace {
@@ -93,10 +95,16 @@ class Enabler {
         if (!function.note.empty())
           notes_.insert(fmt::format("{}: {}", function.name, function.note));
         const auto shared = std::make_shared<const probes::MatchedFunction>(std::move(function));
-        for (const probes::ProbePoint& point : shared->points) add_pid(clause, t, shared, point);
+        for (const probes::ProbePoint& point : shared->points)
+          add_pid(clause, t, shared, point, is_by_name(description));
       }
     }
     return why;
+  }
+
+  static bool is_by_name(const plan::ProbeDescription& description) {
+    return symbols::Glob(description.function).is_literal() &&
+           symbols::Glob(description.name).is_literal();
   }
 
   void add_module_note(std::size_t target, const probes::MatchedModule& matched,
@@ -119,7 +127,7 @@ class Enabler {
 
   void add_pid(std::uint32_t clause, std::size_t target,
                const std::shared_ptr<const probes::MatchedFunction>& function,
-               const probes::ProbePoint& point) {
+               const probes::ProbePoint& point, bool by_name) {
     const auto key =
         std::make_tuple(target, function->module, function->name, probes::point_name(point));
     add(clause, key, [&] {
@@ -130,6 +138,8 @@ class Enabler {
       enabled.what = PidPoint{target, function, point};
       return enabled;
     });
+    auto& what = std::get<PidPoint>(enabling_.probes[index_.at(key)].what);
+    what.by_name = what.by_name || by_name;
   }
 
   using Key = std::tuple<std::size_t, std::size_t, std::string, std::string>;

@@ -32,6 +32,7 @@ struct PidPoint {
   std::size_t target = 0;                                   // index in the MatchTargets
   std::shared_ptr<const probes::MatchedFunction> function;  // shared by all of its points
   probes::ProbePoint point;
+  bool by_name = false;  // some description names its function and point without wildcards
 };
 
 struct EnabledProbe {

@@ -71,14 +71,34 @@ Result<> Session::find() {
   return {};
 }
 
+// By the option, as far as the process allows it: hitting an int3 while SIGTRAP is blocked or
+// ignored makes the kernel reset the handler, so one that has something to lose gets none.
+Result<Engine> Session::engine_for(const Result<target::TaskStatus>& status) const {
+  constexpr std::uint64_t kSigtrap = 1u << (SIGTRAP - 1);
+  const std::string asked = options_.text("engine");
+  if (asked == "outside")
+    return Error(ErrorCode::kUnsupported, fmt::format("engine={} is not offered yet", asked));
+  const bool uses_traps =
+      !status || ((status->caught_signals | status->ignored_signals) & kSigtrap) != 0;
+  if (asked == "trap" && uses_traps) {
+    return Error(ErrorCode::kUnsupported,
+                 "engine=trap is not possible where the process handles or ignores SIGTRAP itself");
+  }
+  if (uses_traps) return Engine::kNoTraps;
+  if (asked == "inline") return Engine::kInline;
+  return asked == "trap" ? Engine::kTrap : Engine::kAuto;
+}
+
 // A rendezvous makes system calls, which a seccomp filter might answer by killing.
 Result<> Session::plan(std::size_t index) {
   Target& target = targets_[index];
   const auto status = target::read_status(target.tracee.pid());
   const bool free = status && status->seccomp == 0;
+  TL_TRY_ASSIGN(const Engine engine, engine_for(status));
   target.sites = plan_sites(
       probes_, index, target.tracee.modules(), free ? Rendezvous::kInclude : Rendezvous::kLeaveOut,
-      status && status->shadow_stack ? probes::ShadowStack::kYes : probes::ShadowStack::kNo);
+      status && status->shadow_stack ? probes::ShadowStack::kYes : probes::ShadowStack::kNo,
+      engine);
   return {};
 }
 
@@ -227,6 +247,9 @@ Result<> Session::arm(std::size_t index) {
   if (done) {
     const auto report = target.tracee.arm();
     if (!report) done = report.error();
+    // Of breakpoints nobody needs to be told who has asked for them.
+    std::vector<std::string> notes = target.tracee.take_notes();
+    if (options_.text("engine") != "trap") std::ranges::move(notes, std::back_inserter(notes_));
   }
   if (!done && done.error().code() != ErrorCode::kTargetGone) {
     return done.error().within(fmt::format("pid {}", target.tracee.pid().value));
@@ -339,7 +362,7 @@ Result<> Session::step(int fd) {
 
 std::vector<int> Session::event_fds() const {
   std::vector<int> fds;
-  if (child_events_) fds.push_back(child_events_.get());
+  if (child_events_ && !any_served()) fds.push_back(child_events_.get());
   for (const Target& target : targets_) {
     if (!target.tracee.ended()) fds.push_back(target.tracee.event_fd());
   }
@@ -347,7 +370,7 @@ std::vector<int> Session::event_fds() const {
 }
 
 Result<> Session::work() {
-  if (child_events_) {
+  if (child_events_ && !any_served()) {
     signalfd_siginfo ignored{};
     while (::read(child_events_.get(), &ignored, sizeof(ignored)) > 0) {
     }
@@ -367,6 +390,11 @@ Result<> Session::look_at(std::size_t index) {
   TL_TRY_ASSIGN(const Happening happening, targets_[index].tracee.look());
   if (happening == Happening::kExecuted) return arm_again(index);
   return {};
+}
+
+// SIGCHLD comes with every breakpoint that is hit, and is for the thread that serves them.
+bool Session::any_served() const {
+  return std::ranges::any_of(targets_, [](const Target& target) { return target.tracee.served(); });
 }
 
 bool Session::all_ended() const {

@@ -127,6 +127,7 @@ class Session {
   void add_probe(EnabledProbe probe);
   void share_globals(std::size_t index);
   Result<> plan(std::size_t index);
+  Result<Engine> engine_for(const Result<target::TaskStatus>& status) const;
   Result<> match_again(std::size_t index);
   Result<> build(std::size_t index);
   Result<> reserve(std::size_t index);
@@ -148,6 +149,7 @@ class Session {
   Result<> report_fault(const consume::Record& record);
   std::span<std::byte> globals();
   bool all_ended() const;
+  bool any_served() const;
 
   const plan::Program& program_;
   plan::Options options_;

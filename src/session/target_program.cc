@@ -26,6 +26,21 @@ codegen::SiteKind site_kind(probes::PointKind kind) {
                                             : codegen::SiteKind::kEntry;
 }
 
+// A breakpoint binds the process to its tracer, so a pattern does not lay any unasked.
+probes::Traps traps_for(const PidPoint& point, Engine engine) {
+  switch (engine) {
+    case Engine::kNoTraps:
+      return probes::Traps::kNo;
+    case Engine::kInline:
+      return probes::Traps::kOffered;
+    case Engine::kTrap:
+      return probes::Traps::kAlways;
+    case Engine::kAuto:
+      break;
+  }
+  return point.by_name ? probes::Traps::kWhereNeeded : probes::Traps::kOffered;
+}
+
 // One body for each distinct list of clauses of each kind of site.
 class BodySet {
  public:
@@ -133,13 +148,13 @@ std::uint32_t append_rendezvous(codegen::ObjectCode& object, std::vector<isa::Of
 
 SitesOfTarget plan_sites(std::span<const EnabledProbe> probes, std::size_t target,
                          probes::ModuleCache& modules, Rendezvous rendezvous,
-                         probes::ShadowStack shadow_stack) {
+                         probes::ShadowStack shadow_stack, Engine engine) {
   SitesOfTarget sites;
   sites.rendezvous_probe = static_cast<std::uint32_t>(probes.size());
   std::vector<probes::WantedProbe> wanted;
   for (std::uint32_t i = 0; i < probes.size(); ++i) {
     if (const PidPoint* point = pid_point(probes[i], target))
-      wanted.push_back({i, point->function.get(), point->point});
+      wanted.push_back({i, point->function.get(), point->point, traps_for(*point, engine)});
   }
   if (!wanted.empty() && rendezvous == Rendezvous::kInclude) {
     sites.rendezvous = rendezvous_functions(modules);

@@ -57,10 +57,18 @@ struct TargetProgram {
 
 enum class Rendezvous : std::uint8_t { kLeaveOut, kInclude };
 
+// What serves the places of probes.
+enum class Engine : std::uint8_t {
+  kNoTraps,  // jumps only: the process may have no breakpoints
+  kInline,   // jumps only; what a breakpoint would reach is told
+  kAuto,     // breakpoints where no jump fits, for probes that are asked for by name
+  kTrap,     // breakpoints only
+};
+
 // Plans the sites of process number `target`. `probes` are all of the session's.
 SitesOfTarget plan_sites(std::span<const EnabledProbe> probes, std::size_t target,
                          probes::ModuleCache& modules, Rendezvous rendezvous,
-                         probes::ShadowStack shadow_stack);
+                         probes::ShadowStack shadow_stack, Engine engine);
 
 // What the arena's layout depends on beside the program.
 struct ArenaWishes {

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/check.h"
@@ -127,29 +128,52 @@ Result<> Tracee::read_identity() {
   return {};
 }
 
+// ptrace calls come from the thread that attached.
+template <typename F>
+auto Tracee::on_owner(F&& f) {
+  return server_ ? server_->run(std::forward<F>(f)) : f();
+}
+
 target::Attachment* Tracee::attachment() {
+  if (server_) return server_->attachment() ? &*server_->attachment() : nullptr;
   if (attachment_) return &*attachment_;
   return launch_attached_ ? &launched_->attachment() : nullptr;
 }
 
 Result<> Tracee::seize() {
   if (attachment() != nullptr) return {};
+  if (server_) {
+    TL_TRY_ASSIGN(target::Attachment served,
+                  target::Attachment::seize(pid_, target::TrapServer::attach_options()));
+    server_->attachment().emplace(std::move(served));
+    return {};
+  }
   TL_TRY_ASSIGN(target::Attachment attached, target::Attachment::seize(pid_));
   attachment_.emplace(std::move(attached));
   return {};
 }
 
 Result<> Tracee::let_go() {
-  target::Attachment* const attached = attachment();
-  if (attached == nullptr) return {};
-  const Result<> done = attached->detach();
-  attachment_.reset();
-  launch_attached_ = false;
-  return done;
+  return on_owner([&]() -> Result<> {
+    target::Attachment* const attached = attachment();
+    if (attached == nullptr) return {};
+    // Children that were forked with our breakpoints in them.
+    if (server_) server_->serve();
+    const Result<> done = attached->detach();
+    if (server_) server_->attachment().reset();
+    attachment_.reset();
+    launch_attached_ = false;
+    return done;
+  });
 }
 
 template <typename F>
 Result<> Tracee::while_stopped(std::string_view purpose, F f) {
+  return on_owner([&] { return stop_and(purpose, f); });
+}
+
+template <typename F>
+Result<> Tracee::stop_and(std::string_view purpose, F& f) {
   if (held_) return f(*held_);
   TL_TRY(seize());
   TL_TRY_ASSIGN(target::StoppedProcess process, attachment()->stop());
@@ -158,6 +182,47 @@ Result<> Tracee::while_stopped(std::string_view purpose, F f) {
   const Result<> resumed = process.resume();
   if (!done) return done;
   return resumed;
+}
+
+// From now on the process belongs to a thread that serves its breakpoints, which are not there yet.
+Result<> Tracee::start_server() {
+  if (held_) return hand_over();
+  TL_TRY(let_go());
+  server_ = std::make_unique<target::TrapServer>();
+  return on_owner([&]() -> Result<> {
+    TL_TRY(seize());
+    server_->set_serving(true);
+    return {};
+  });
+}
+
+// A process that was just loaded must not go on meanwhile: it turns on the spot.
+Result<> Tracee::hand_over() {
+  constexpr std::array kLoop{std::byte{0xeb}, std::byte{0xfe}};  // jmp to itself
+  std::array<std::byte, 2> original{};
+  const RemoteAddr pc = held_->threads().front().registers.resume_pc();
+  if (held_->threads().size() != 1)
+    return Error(ErrorCode::kUnsupported, "breakpoints in a process that has threads at its start");
+  TL_TRY(held_->memory().read(pc, original));
+  TL_TRY(held_->memory().write(pc, kLoop));
+  TL_TRY(held_->resume());
+  held_.reset();
+  TL_TRY(let_go());
+  server_ = std::make_unique<target::TrapServer>();
+  return on_owner([&]() -> Result<> {
+    TL_TRY(seize());
+    TL_TRY_ASSIGN(target::StoppedProcess stopped, attachment()->stop());
+    TL_TRY(stopped.memory().write(pc, original));
+    held_.emplace(std::move(stopped));
+    return {};
+  });
+}
+
+void Tracee::stop_serving() {
+  if (!server_) return;
+  on_owner([&] { held_.reset(); });
+  (void)let_go();
+  server_.reset();
 }
 
 // Whether the process still runs the program that modules_ was read of.
@@ -171,15 +236,7 @@ Result<bool> Tracee::same_image() const {
 Result<Loaded> Tracee::load() {
   if (held_ && modules_) return Loaded::kAsBefore;
   TL_TRY_ASSIGN(const bool same, same_image());
-  if (at_exec_) {
-    auto stopped = target::run_until_loaded(*attachment(), kLoadTimeout);
-    at_exec_ = false;
-    if (!stopped) {
-      ended_ = is_gone(stopped.error());
-      return stopped.error();
-    }
-    held_.emplace(std::move(*stopped));
-  }
+  if (at_exec_) TL_TRY(on_owner([&] { return load_held(); }));
   if (!same) {
     TL_TRY_ASSIGN(target::Memory opened, target::Memory::open(pid_));
     memory_ = std::make_shared<target::Memory>(std::move(opened));
@@ -207,6 +264,18 @@ Result<Loaded> Tracee::load() {
   return Loaded::kAnew;
 }
 
+Result<> Tracee::load_held() {
+  if (server_) server_->set_serving(false);
+  auto stopped = target::run_until_loaded(*attachment(), kLoadTimeout);
+  at_exec_ = false;
+  if (!stopped) {
+    ended_ = is_gone(stopped.error());
+    return stopped.error();
+  }
+  held_.emplace(std::move(*stopped));
+  return {};
+}
+
 std::size_t Tracee::thread_count() const {
   const auto tasks = target::read_tasks(pid_);
   return tasks ? tasks->size() : 1;
@@ -216,6 +285,7 @@ Result<> Tracee::reserve(const wire::Layout& layout, const probes::SitePlans& pl
                          std::span<const std::byte> object) {
   TL_TRY(undo_leftovers());
   installation_ = std::make_unique<probes::Installation>(*modules_, plans, object);
+  traps_planned_ = plans.trap_count();
   TL_TRY(while_stopped("map memory", [&](target::StoppedProcess& process) -> Result<> {
     TL_TRY_ASSIGN(const target::ThreadPointers pointers, target::read_thread_pointers(process));
     for (const auto& thread : pointers.threads) {
@@ -326,17 +396,26 @@ Result<> Tracee::prepare(std::span<const probes::ProbeBinding> bindings) {
 
 Result<probes::ArmReport> Tracee::arm() {
   probes::ArmReport report;
+  if (traps_planned_ != 0 && !server_) TL_TRY(start_server());
   for (int n = 0; n < kTries; ++n) {
     TL_TRY(while_stopped("arm", [&](target::StoppedProcess& process) -> Result<> {
-      TL_TRY_ASSIGN(const probes::ArmReport round, installation_->arm(process));
-      report.armed += round.armed;
-      report.deferred = round.deferred;
+      const auto round = installation_->arm(process);
+      if (server_) server_->set_traps(installation_->traps());
+      if (!round) return round.error();
+      report.armed += round->armed;
+      report.deferred = round->deferred;
       return {};
     }));
     if (report.deferred == 0 || held_) break;
     pause_for(pause_before_try(n));
   }
   installation_->refuse_deferred();
+  if (const std::size_t traps = installation_->traps().size(); traps != 0) {
+    notes_.push_back(fmt::format(
+        "pid {} has {} breakpoint{}, so this tracer stays attached to it: if the tracer is killed "
+        "with -9, the next one that is hit ends the process",
+        pid_.value, traps, traps == 1 ? "" : "s"));
+  }
   return report;
 }
 
@@ -352,8 +431,13 @@ void Tracee::activate(ExecsTold told) {
     __atomic_store_n(&header->state, state, __ATOMIC_RELEASE);
     active_ = true;
   }
-  if (held_) (void)held_->resume();
-  held_.reset();
+  on_owner([&] {
+    if (held_) (void)held_->resume();
+    held_.reset();
+    if (server_) server_->set_serving(true);
+  });
+  if (server_ && installation_ && !installation_->traps().empty()) return;
+  if (server_) return stop_serving();
   if (told == ExecsTold::kYes || !launched_) (void)let_go();
 }
 
@@ -365,7 +449,7 @@ void Tracee::deactivate() {
 }
 
 Result<> Tracee::end_early() {
-  const bool was_attached = attachment() != nullptr;
+  const bool was_attached = on_owner([&] { return attachment() != nullptr; });
   const Result<> looked =
       while_stopped("end early mode", [&](target::StoppedProcess& process) -> Result<> {
         TL_TRY_ASSIGN(const target::ThreadPointers pointers, target::read_thread_pointers(process));
@@ -385,7 +469,7 @@ int Tracee::event_fd() const { return pidfd_.get(); }
 
 Result<Happening> Tracee::look() {
   if (ended_) return Happening::kNothing;
-  if (attachment() != nullptr) return take_events();
+  if (server_ || attachment() != nullptr) return take_events();
   pollfd exit{pidfd_.get(), POLLIN, 0};
   if (::poll(&exit, 1, 0) > 0) {
     ended_ = true;
@@ -409,9 +493,9 @@ Result<Happening> Tracee::look() {
 
 // Of an attached process: its signals and threads are seen to, and an exec or its end is told.
 Result<Happening> Tracee::take_events() {
+  if (server_) wake_exec_request();
   for (;;) {
-    TL_TRY_ASSIGN(const std::optional<target::Event> event,
-                  attachment()->wait_event(milliseconds(0)));
+    TL_TRY_ASSIGN(const std::optional<target::Event> event, next_event());
     if (!event) break;
     switch (event->kind) {
       case target::Event::Kind::kExit:
@@ -437,6 +521,21 @@ Result<Happening> Tracee::take_events() {
   return Happening::kNothing;
 }
 
+Result<std::optional<target::Event>> Tracee::next_event() {
+  if (server_)
+    return server_->run(
+        [&] { return Result<std::optional<target::Event>>(server_->take_event()); });
+  return attachment()->wait_event(milliseconds(0));
+}
+
+// Of a process that is attached anyway.
+void Tracee::wake_exec_request() {
+  if (!arena_ || !active_) return;
+  auto* request = &reinterpret_cast<wire::Header*>(arena_->local().data())->exec_request;
+  if (__atomic_exchange_n(request, 0, __ATOMIC_ACQ_REL) == 0) return;
+  ::syscall(SYS_futex, request, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+}
+
 // The other half of the rendezvous: 1. seize, so that the exec stops the process; 2. let the
 // waiting thread go on.
 Result<> Tracee::answer_exec_request() {
@@ -459,17 +558,23 @@ Result<std::vector<std::string>> Tracee::disarm() {
   deactivate();
   if (ended_ || !installation_) {
     forget();
-    if (!ended_ && !held_ && !at_exec_) (void)let_go();
+    if (server_) {
+      stop_serving();
+    } else if (!ended_ && !held_ && !at_exec_) {
+      (void)let_go();
+    }
     return left;
   }
   const Result<> done = release_all(left);
   if (!done && is_gone(done.error())) {
     ended_ = true;
     forget();
+    stop_serving();
     return left;
   }
   if (!done) return done.error();
   installation_.reset();
+  stop_serving();
   (void)let_go();
   return left;
 }
@@ -477,10 +582,7 @@ Result<std::vector<std::string>> Tracee::disarm() {
 Result<> Tracee::release_all(std::vector<std::string>& left) {
   std::size_t foreign = 0;
   bool clean = false;
-  TL_TRY(while_stopped("disarm", [&](target::StoppedProcess& process) -> Result<> {
-    TL_TRY_ASSIGN(foreign, installation_->disarm(process));
-    return {};
-  }));
+  TL_TRY(disarm_sites(foreign));
   if (foreign != 0) {
     left.push_back(fmt::format(
         "{} site{} of pid {} patched over by somebody else: left as they are, switched off",
@@ -505,6 +607,21 @@ Result<> Tracee::release_all(std::vector<std::string>& left) {
         "a thread of pid {} is still in code of ours: it stays mapped, unused", pid_.value));
   }
   return {};
+}
+
+// While breakpoints stand, somebody must serve them: a process that cannot be stopped (its vfork
+// child has not executed yet) is tried again.
+Result<> Tracee::disarm_sites(std::size_t& foreign) {
+  Result<> done;
+  for (int n = 0; n < kTries; ++n) {
+    done = while_stopped("disarm", [&](target::StoppedProcess& process) -> Result<> {
+      TL_TRY_ASSIGN(foreign, installation_->disarm(process));
+      return {};
+    });
+    if (done || !server_ || done.error().code() != ErrorCode::kTimeout) break;
+    pause_for(kLongestPause);
+  }
+  return done;
 }
 
 // The private copies of text pages, in short stops of their own. Only memory is at stake: failures

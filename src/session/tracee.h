@@ -13,8 +13,9 @@
 //
 // After arm() a process is let go of and runs alone. That it executes another program it tells by
 // its rendezvous (see probes/rendezvous.h); a launched one that has none stays attached instead, so
-// that the exec is seen before its new image runs. A process that ends at any moment is no error:
-// ended() tells.
+// that the exec is seen before its new image runs. One with breakpoints stays attached, too, and
+// everything is then done on the thread that serves them (target/trap_server.h). A process that
+// ends at any moment is no error: ended() tells.
 
 #pragma once
 
@@ -40,6 +41,7 @@
 #include "target/attach.h"
 #include "target/code_region.h"
 #include "target/launch.h"
+#include "target/trap_server.h"
 #include "wire/arena.h"
 
 namespace trapline::session {
@@ -72,6 +74,8 @@ class Tracee {
   bool launched() const { return launched_.has_value(); }
   bool ended() const { return ended_; }
   bool active() const { return active_; }
+  // A thread of its own takes its events.
+  bool served() const { return server_ != nullptr; }
   // False: its bodies ask the kernel for the time, and its records' stamps are nanoseconds.
   bool reads_counter() const { return counter_allowed_; }
 
@@ -139,6 +143,17 @@ class Tracee {
 
   template <typename F>
   Result<> while_stopped(std::string_view purpose, F f);
+  template <typename F>
+  Result<> stop_and(std::string_view purpose, F& f);
+  template <typename F>
+  auto on_owner(F&& f);
+  Result<> start_server();
+  Result<> hand_over();
+  void stop_serving();
+  Result<> load_held();
+  Result<> disarm_sites(std::size_t& foreign);
+  Result<std::optional<target::Event>> next_event();
+  void wake_exec_request();
   target::Attachment* attachment();
   Result<> seize();
   Result<> let_go();
@@ -155,6 +170,7 @@ class Tracee {
   std::optional<target::LaunchedProcess> launched_;
   bool launch_attached_ = false;                  // launched_'s attachment still holds the process
   std::optional<target::Attachment> attachment_;  // one of our own; only while it is needed
+  std::unique_ptr<target::TrapServer> server_;    // has the attachment, if there are breakpoints
   std::optional<target::StoppedProcess>
       held_;              // from load() to activate(), of a process that was at_exec_
   bool at_exec_ = false;  // stopped at an exec event
@@ -170,6 +186,7 @@ class Tracee {
   std::uint64_t entered_ = 0;  // bytes of it, from its start
   std::optional<target::ForkPage> fork_page_;
   std::unique_ptr<probes::Installation> installation_;
+  std::size_t traps_planned_ = 0;
   std::uint32_t tid_offset_ = 0;
   std::int32_t cpu_offset_ = 0;
   bool counter_allowed_ = true;

@@ -426,7 +426,25 @@ void Tracees::repair(const Tracee& t) {
   if (registers && repair_interrupted_call(*registers)) (void)write_registers(t.tid, *registers);
 }
 
+// An int3 was executed, and the stop for PTRACE_INTERRUPT came before its SIGTRAP was delivered
+// (kernel/signal.c, get_signal).
+bool Tracees::int3_pending(Tid tid) {
+  ::__ptrace_peeksiginfo_args which{.off = 0, .flags = 0, .nr = 1};
+  for (;; ++which.off) {
+    ::siginfo_t info{};
+    if (::ptrace(PTRACE_PEEKSIGINFO, tid.value, &which, &info) != 1) return false;
+    if (info.si_signo == SIGTRAP && info.si_code == SI_KERNEL) return true;
+  }
+}
+
 void Tracees::on_stop(Tracee& t, int signal, Purpose purpose) {
+  if (purpose == Purpose::kStop && follow.traps && int3_pending(t.tid)) {
+    // Its SIGTRAP comes next, before any instruction, and is undone then.
+    t.interrupted = false;
+    t.state = TraceeState::kRunning;
+    ::ptrace(PTRACE_CONT, t.tid.value, nullptr, nullptr);
+    return;
+  }
   const bool ours = std::exchange(t.interrupted, false);
   t.group_signal = signal == SIGTRAP ? 0 : signal;
   if (t.group_signal == 0 && ours) {

@@ -118,6 +118,7 @@ struct Tracees {
   void add_thread(pid_t tid);
   void go_on(Tracee& t, int signal, Purpose purpose);
   void interrupt(Tracee& t);
+  static bool int3_pending(Tid tid);
   void release_held(Tracee& t);
   static void repair(const Tracee& t);
   void mark_dead();

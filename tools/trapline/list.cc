@@ -28,6 +28,13 @@ Places places_of(session::Session& session) {
       for (const isa::SitePlan& site : module.sites) {
         for (const isa::PlannedPoint& point : site.points) {
           const probes::PointUse& use = plans.uses[point.tag];  // a rendezvous's is no probe's
+          if (site.form == isa::SiteForm::kTrap) {
+            places.emplace(use.probe,
+                           fmt::format("trap: +{:#x} ({:#x}), a breakpoint: the tracer stays "
+                                       "attached, and if it is killed with -9, so is the process",
+                                       use.offset, bias.to_remote(site.site).value()));
+            continue;
+          }
           places.emplace(
               use.probe,
               fmt::format("inline ({}): +{:#x} ({:#x}), {}-byte jump over {} bytes at {:#x}",

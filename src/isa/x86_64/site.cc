@@ -311,7 +311,7 @@ TrapPlan plan_trap_site(const ModuleCode& module, std::span<const PointRequest> 
     return out;
   }
   const Instruction& i = first.function->instructions[*index];
-  if (const auto reason = unrelocatable(i)) {
+  if (const auto reason = unrelocatable(i); reason && !is_relocatable_call(i)) {
     out.reason = *reason;
     return out;
   }

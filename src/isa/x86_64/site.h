@@ -140,8 +140,8 @@ struct TrapPlan {
   Refusal reason = Refusal::kCall;
 };
 // The last rung: int3 over the first byte of the point's own instruction, which alone is displaced.
-// `points` are all at one address. Not possible where the instruction cannot be relocated (a call,
-// syscall, int3...).
+// `points` are all at one address. Not possible where the instruction cannot be relocated (a
+// syscall, int3...). A call is, as at the end of a window.
 TrapPlan plan_trap_site(const ModuleCode& module, std::span<const PointRequest> points);
 
 }  // namespace trapline::isa

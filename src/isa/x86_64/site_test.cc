@@ -416,7 +416,10 @@ TEST(Site, TrapTakesOneInstruction) {
   EXPECT_EQ(trap.plan.displaced.size(), 1u);
   TestModule call({0xe8, 0, 0, 0, 0, 0xc3});
   const PointRequest entry = entry_point(call.function());
-  EXPECT_FALSE(plan_trap_site(call.module(), std::span(&entry, 1)).possible);
+  EXPECT_TRUE(plan_trap_site(call.module(), std::span(&entry, 1)).possible);
+  TestModule syscall({0x0f, 0x05, 0xc3});
+  const PointRequest kernel = entry_point(syscall.function());
+  EXPECT_FALSE(plan_trap_site(syscall.module(), std::span(&kernel, 1)).possible);
 }
 
 }  // namespace
