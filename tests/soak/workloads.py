@@ -56,7 +56,9 @@ class Workload:
         return None
 
     def spawn(self, *arguments, **options):
-        settings = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
+        # Who runs the test in the background may have SIGINT ignored.
+        settings = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT,
+                    "preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
         child = subprocess.Popen([str(a) for a in arguments], cwd=self.folder, **(settings | options))
         self.children.append(child)
         return child
