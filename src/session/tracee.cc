@@ -218,13 +218,7 @@ Result<> Tracee::reserve(const wire::Layout& layout, const probes::SitePlans& pl
   installation_ = std::make_unique<probes::Installation>(*modules_, plans, object);
   TL_TRY(while_stopped("map memory", [&](target::StoppedProcess& process) -> Result<> {
     TL_TRY_ASSIGN(const target::ThreadPointers pointers, target::read_thread_pointers(process));
-    for (const auto& thread : pointers.threads) {
-      if (thread.pointer.value() != 0 && !thread.self_pointer) {
-        return Error(ErrorCode::kUnsupported,
-                     "its threads keep no thread pointer as the C library does (a pure Go "
-                     "program?): not offered yet");
-      }
-    }
+    known_by_id_ = !pointers.all_self();
     tid_offset_ = pointers.tid_offset;
     cpu_offset_ = pointers.cpu_offset;
     early_ = !pointers.all_ready();
@@ -348,7 +342,7 @@ const std::vector<probes::RefusedPlace>& Tracee::refused() const {
 void Tracee::activate(ExecsTold told) {
   if (arena_) {
     auto* header = reinterpret_cast<wire::Header*>(arena_->local().data());
-    const std::uint32_t state = wire::kActive | (early_ ? wire::kEarly : 0);
+    const std::uint32_t state = wire::kActive | (early_ || known_by_id_ ? wire::kEarly : 0);
     __atomic_store_n(&header->state, state, __ATOMIC_RELEASE);
     active_ = true;
   }
@@ -370,10 +364,12 @@ Result<> Tracee::end_early() {
       while_stopped("end early mode", [&](target::StoppedProcess& process) -> Result<> {
         TL_TRY_ASSIGN(const target::ThreadPointers pointers, target::read_thread_pointers(process));
         if (!pointers.all_ready()) return {};
+        early_ = false;
+        known_by_id_ = !pointers.all_self();
+        if (known_by_id_) return {};
         auto* header = reinterpret_cast<wire::Header*>(arena_->local().data());
         __atomic_store_n(&header->tid_offset, pointers.tid_offset, __ATOMIC_RELEASE);
         __atomic_fetch_and(&header->state, ~wire::kEarly, __ATOMIC_ACQ_REL);
-        early_ = false;
         return {};
       });
   if (!was_attached) (void)let_go();

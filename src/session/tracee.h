@@ -174,6 +174,9 @@ class Tracee {
   std::int32_t cpu_offset_ = 0;
   bool counter_allowed_ = true;
   bool early_ = false;
+  // Its threads have pointers that do not point to themselves, as the C library's do (Go): bodies
+  // ask the kernel who they are.
+  bool known_by_id_ = false;
   bool active_ = false;
   bool ended_ = false;
   std::optional<int> exit_status_;

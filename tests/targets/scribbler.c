@@ -66,8 +66,7 @@ static void* scribble_all(void* argument) {
       uint64_t begin, end;
       char mode[8];
       if (sscanf(line, "%lx-%lx %7s", &begin, &end, mode) != 3) continue;
-      if (strcmp(mode, "rw-s") == 0)
-        scribble((volatile uint64_t*)begin, (end - begin) / 8, &state);
+      if (strcmp(mode, "rw-s") == 0) scribble((volatile uint64_t*)begin, (end - begin) / 8, &state);
     }
     if (maps != NULL) fclose(maps);
     usleep(2000);
