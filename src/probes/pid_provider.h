@@ -15,7 +15,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/address.h"
@@ -59,5 +61,8 @@ struct PatternMatches {
 
 // Errors: kUnsupported for a name part that is neither entry nor return (offsets), naming it.
 Result<PatternMatches> match_functions(ModuleCache& modules, const FunctionPattern& pattern);
+// Only in these modules.
+Result<PatternMatches> match_functions(ModuleCache& modules, const FunctionPattern& pattern,
+                                       std::span<const std::size_t> which);
 
 }  // namespace trapline::probes
