@@ -26,7 +26,7 @@ namespace trapline::codegen {
 // What arg0..arg9 are.
 enum class SiteKind : std::uint8_t {
   kEntry,   // arg0..5: the argument registers; arg6..9: on the stack, as the System V ABI passes
-            // them
+            // them. Of an instruction within the function too: what is there by then
   kReturn,  // arg0: the instruction's offset in its function; arg1: the value, passed as the body's
             // first parameter
 };

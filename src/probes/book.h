@@ -13,7 +13,7 @@
 namespace trapline::probes {
 
 inline constexpr std::uint64_t kBookMagic = 0x314b4f4f424c5054;  // "TPLBOOK1"
-inline constexpr std::uint32_t kBookVersion = 3;
+inline constexpr std::uint32_t kBookVersion = 4;
 
 struct BookHeader {
   std::uint64_t magic;
@@ -25,17 +25,20 @@ struct BookHeader {
   std::uint64_t alive;         // address of the fork page
   std::uint32_t tracer;        // its pid when it wrote this
   std::uint32_t tracer_start;  // its start time in clock ticks after boot, the low half
+  // The same of its parent, which waits for it: if that ends first, the tracer is about to leave.
+  std::uint32_t parent;
+  std::uint32_t parent_start;
 };
 
 // A site or an island: the bytes that were there and the ones that we put there.
 struct BookEntry {
   std::uint64_t site;
-  std::uint8_t size;  // of both, at most 5
+  std::uint8_t size;  // of both, at most 5; 0: was not put there, and never will be
   std::uint8_t original[5];
   std::uint8_t patched[5];
   std::uint8_t turn;    // when it is restored: see text_patch.h
   std::uint32_t group;  // those of one group are restored together or not at all
 };
-static_assert(sizeof(BookHeader) == 56 && sizeof(BookEntry) == 24);
+static_assert(sizeof(BookHeader) == 64 && sizeof(BookEntry) == 24);
 
 }  // namespace trapline::probes

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <set>
 #include <utility>
 
 #include "base/check.h"
+#include "probes/book.h"
 #include "probes/in_use.h"
 #include "probes/text_patch.h"
 
@@ -198,9 +200,21 @@ Result<ArmReport> Installation::arm(target::StoppedProcess& process) {
       site->state = State::kRefused;
       refuse(site->placed, "other bytes in memory than in the file",
              "a debugger's breakpoint, a kernel uprobe, or code that changes itself");
+      TL_TRY(strike_from_book(process, site->placed));
     }
   }
   return report;
+}
+
+// Whoever restores the process shall not take what stands there for something laid over our jump.
+Result<> Installation::strike_from_book(target::StoppedProcess& process, const PlacedSite& placed) {
+  RemoteAddr entry = placed.book_entry;
+  for (std::size_t n = overwritten_by(placed).size(); n > 0; --n) {
+    const std::byte none{0};
+    TL_TRY(process.memory().write(entry + offsetof(BookEntry, size), std::span(&none, 1)));
+    entry = entry + sizeof(BookEntry);
+  }
+  return {};
 }
 
 // Which windows a thread is in the midst of, or will come back to; with them, the others of their

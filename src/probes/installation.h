@@ -101,6 +101,7 @@ class Installation {
   void refuse_groups(std::span<const std::uint32_t> groups);
   void copy_pages(target::Memory& memory) const;
   std::vector<Site*> sites_in(State state);
+  static Result<> strike_from_book(target::StoppedProcess& process, const PlacedSite& placed);
   void refuse(const PlacedSite& site, const std::string& reason, const std::string& detail);
   Result<std::vector<bool>> sites_in_use(target::StoppedProcess& process,
                                          const std::vector<Site*>& waiting);

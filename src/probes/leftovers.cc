@@ -30,10 +30,26 @@ bool may_be_region(const Mapping& m) {
   return m.readable && m.executable && !m.writable && !m.shared && !m.is_file() && m.path.empty();
 }
 
+bool is_tracer(const BookHeader& book, const target::ProcessIdentity& process) {
+  return static_cast<pid_t>(book.tracer) == process.pid.value &&
+         book.tracer_start == static_cast<std::uint32_t>(process.start_time);
+}
+
+bool is_alive_since(std::uint32_t pid, std::uint32_t start) {
+  const auto stat = target::read_stat(Pid{static_cast<pid_t>(pid)});
+  return stat && !stat->is_dead() && static_cast<std::uint32_t>(stat->start_time) == start;
+}
+
 bool is_tracer_alive(const BookHeader& book) {
-  const auto stat = target::read_stat(Pid{static_cast<pid_t>(book.tracer)});
-  return stat && !stat->is_dead() &&
-         static_cast<std::uint32_t>(stat->start_time) == book.tracer_start;
+  return is_alive_since(book.tracer, book.tracer_start);
+}
+
+// Of a tracer that is alive.
+bool is_in_motion(const BookHeader& book, const target::Memory& memory) {
+  if (!is_alive_since(book.parent, book.parent_start)) return true;
+  const auto state =
+      memory.read_value<std::uint32_t>(RemoteAddr(book.arena + offsetof(wire::Header, state)));
+  return state && (*state & wire::kActive) == 0;
 }
 
 bool does_epoch_move(const BookHeader& book, const target::Memory& memory) {
@@ -52,14 +68,20 @@ class Keepers {
   bool keep(const BookHeader& book) {
     const auto alive = memory_.read_value<std::uint32_t>(RemoteAddr(book.alive));
     if (alive && *alive == 0) return false;  // forked
-    if (is_tracer_alive(book)) return true;
+    if (is_tracer_alive(book)) {
+      in_motion_ = in_motion_ || is_in_motion(book, memory_);
+      return true;
+    }
     const auto [known, fresh] = moves_.try_emplace(book.arena, false);
     if (fresh) known->second = does_epoch_move(book, memory_);
     return known->second;
   }
 
+  bool in_motion() const { return in_motion_; }
+
  private:
   const target::Memory& memory_;
+  bool in_motion_ = false;
   std::map<std::uint64_t, bool> moves_;
 };
 
@@ -90,7 +112,8 @@ bool is_fork_page(std::span<const Mapping> maps, RemoteAddr at) {
 
 }  // namespace
 
-Result<Leftovers> Leftovers::find(Pid pid, const target::Memory& memory) {
+Result<Leftovers> Leftovers::find(Pid pid, const target::Memory& memory,
+                                  const std::optional<target::ProcessIdentity>& tracer) {
   Leftovers found;
   Keepers keepers(memory);
   TL_TRY_ASSIGN(const std::vector<Mapping> maps, target::read_maps(pid));
@@ -102,13 +125,15 @@ Result<Leftovers> Leftovers::find(Pid pid, const target::Memory& memory) {
       if (!book) break;
       const AddressRange range{at, at + book->region_size};
       at = range.end;
-      if (keepers.keep(*book) || found.site_count() + book->count > kMaxEntries) continue;
+      const bool keep = tracer ? !is_tracer(*book, *tracer) : keepers.keep(*book);
+      if (keep || found.site_count() + book->count > kMaxEntries) continue;
       Region region{range, *book, std::vector<BookEntry>(book->count)};
       const auto bytes = std::as_writable_bytes(std::span(region.entries));
       if (!memory.read(range.start + sizeof(BookHeader), bytes)) continue;
       found.regions_.push_back(std::move(region));
     }
   }
+  found.in_motion_ = keepers.in_motion();
   return found;
 }
 

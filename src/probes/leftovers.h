@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "base/result.h"
@@ -28,9 +29,13 @@ class Leftovers {
  public:
   // Looks while the process runs. Where nothing is left (the usual case) it costs a look at the
   // list of mappings.
-  static Result<Leftovers> find(Pid pid, const target::Memory& memory);
+  // `tracer`: only what that one left, which the caller knows to be dead.
+  static Result<Leftovers> find(Pid pid, const target::Memory& memory,
+                                const std::optional<target::ProcessIdentity>& tracer = {});
 
   bool empty() const { return regions_.empty(); }
+  // There are probes of a tracer that lives, but is about to arrive or to leave: look again soon.
+  bool in_motion() const { return in_motion_; }
   std::size_t site_count() const;
 
   // The original bytes go back where the regions' jumps still are. Returns at how many places
@@ -50,6 +55,7 @@ class Leftovers {
   std::vector<Piece> restoring_pieces() const;  // views into regions_
 
   std::vector<Region> regions_;  // by address
+  bool in_motion_ = false;
 };
 
 }  // namespace trapline::probes

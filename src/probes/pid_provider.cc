@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <iterator>
 #include <map>
+#include <optional>
 
+#include "probes/instruction_offsets.h"
 #include "symbols/glob.h"
 
 namespace trapline::probes {
@@ -126,7 +130,16 @@ class ModuleMatcher {
     return added;
   }
 
+  bool is_there(LinkAddr address) const {
+    const symbols::Module& module = modules_.module(index_);
+    return !module.is_part ||
+           std::ranges::any_of(module.text, [&](const symbols::RemoteRange& text) {
+             return text.contains(module.bias.to_remote(address));
+           });
+  }
+
   void add(std::string name, const Symbol& symbol, const std::string& note) {
+    if (!is_there(symbol.address)) return;
     MatchedFunction& function = functions_[name];
     function.module = index_;
     function.name = std::move(name);
@@ -148,27 +161,73 @@ class ModuleMatcher {
   std::vector<std::string> unknown_ifuncs_;
 };
 
+// The points that a description's name part asks for.
 struct WantedPoints {
   bool entry = false;
   bool returns = false;
+  std::optional<symbols::Glob> offsets;  // of every instruction, as text
+  std::optional<std::uint64_t> offset;
+
+  bool fixed_only() const { return !offsets && !offset; }
 };
 
 Result<WantedPoints> wanted_points(const std::string& name) {
   const symbols::Glob glob(name);
-  const WantedPoints wanted{glob.matches("entry"), glob.matches("return")};
-  const bool offset =
-      !name.empty() && name.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos;
-  if (!wanted.entry && !wanted.returns && offset) {
-    return Error(ErrorCode::kUnsupported,
-                 "probes at an offset in a function are not offered yet; entry and return are");
+  WantedPoints wanted{glob.matches("entry"), glob.matches("return"), {}, {}};
+  if (!glob.is_literal()) {
+    wanted.offsets = glob;
+  } else if (!wanted.entry && !wanted.returns) {
+    const std::string& digits = glob.literal();
+    const std::string_view bare =
+        digits.starts_with("0x") ? std::string_view(digits).substr(2) : std::string_view(digits);
+    std::uint64_t offset = 0;
+    const auto end = std::from_chars(bare.data(), bare.data() + bare.size(), offset, 16);
+    if (end.ec != std::errc() || end.ptr != bare.data() + bare.size())
+      return Error(ErrorCode::kBadInput, fmt::format("'{}' is an invalid probe name", name));
+    wanted.offset = offset;
   }
   return wanted;
 }
 
+// What a function has of the wanted points.
+std::vector<ProbePoint> points_of(const MatchedFunction& function, const WantedPoints& wanted,
+                                  InstructionOffsets& instructions) {
+  std::vector<ProbePoint> points;
+  if (wanted.entry) points.push_back({PointKind::kEntry});
+  if (wanted.returns) points.push_back({PointKind::kReturn});
+  if (wanted.fixed_only()) return points;
+  for (const std::uint64_t offset : instructions.of(function)) {
+    const bool meant = wanted.offset ? offset == *wanted.offset
+                                     : wanted.offsets->matches(fmt::format("{:x}", offset));
+    if (meant) points.push_back({PointKind::kOffset, offset});
+  }
+  return points;
+}
+
+// Why no function of that name has an instruction there.
+Error no_instruction(const MatchedFunction& function, std::uint64_t offset) {
+  const bool outside = std::ranges::all_of(
+      function.places, [&](const Symbol& place) { return offset >= place.size; });
+  if (outside)
+    return {ErrorCode::kNotFound,
+            fmt::format("offset {:#x} outside of function '{}'", offset, function.name)};
+  return {ErrorCode::kNotFound,
+          fmt::format("offset {:#x} is not aligned on an instruction of function '{}'", offset,
+                      function.name)};
+}
+
 }  // namespace
 
-std::string_view point_name(PointKind kind) {
-  return kind == PointKind::kEntry ? "entry" : "return";
+std::string point_name(const ProbePoint& point) {
+  switch (point.kind) {
+    case PointKind::kEntry:
+      return "entry";
+    case PointKind::kReturn:
+      return "return";
+    case PointKind::kOffset:
+      break;
+  }
+  return fmt::format("{:x}", point.offset);
 }
 
 Result<PatternMatches> match_functions(ModuleCache& modules, const FunctionPattern& pattern) {
@@ -179,7 +238,7 @@ Result<PatternMatches> match_functions(ModuleCache& modules, const FunctionPatte
                                        std::span<const std::size_t> which) {
   PatternMatches matches;
   TL_TRY_ASSIGN(const WantedPoints wanted, wanted_points(pattern.name));
-  if (!wanted.entry && !wanted.returns) return matches;
+  std::optional<Error> misplaced;
   for (const std::size_t i : which) {
     if (!symbols::module_matches(pattern.module, modules.module(i))) continue;
     const auto table = modules.symbol_table(i);
@@ -192,14 +251,20 @@ Result<PatternMatches> match_functions(ModuleCache& modules, const FunctionPatte
     for (const std::string& text : matcher.unknown_ifuncs()) {
       matches.problems.emplace_back(ErrorCode::kNotFound, text);
     }
+    InstructionOffsets instructions(modules, i, **table);
+    for (MatchedFunction& function : found) {
+      function.points = points_of(function, wanted, instructions);
+      if (function.points.empty() && wanted.offset && !misplaced)
+        misplaced = no_instruction(function, *wanted.offset);
+    }
+    std::erase_if(found, [](const MatchedFunction& function) { return function.points.empty(); });
     if (found.empty()) continue;
     matches.modules.push_back({i, found.size()});
-    for (MatchedFunction& function : found) {
-      function.entry = wanted.entry;
-      function.returns = wanted.returns;
-      matches.functions.push_back(std::move(function));
-    }
+    std::ranges::move(found, std::back_inserter(matches.functions));
   }
+  // A pattern of functions means those that have an instruction there.
+  if (matches.functions.empty() && misplaced && symbols::Glob(pattern.function).is_literal())
+    return *misplaced;
   return matches;
 }
 

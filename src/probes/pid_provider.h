@@ -1,6 +1,7 @@
 // The pid provider: which functions of a process a probe description names.
 //
-// A probe is a (module, function name, entry or return); it may stand for several places: static
+// A probe is a (module, function name, point): the function's entry, its returns, or one of its
+// instructions, named by its offset in hexadecimal. It may stand for several places: static
 // functions of one name, the candidates of an IFUNC. Rules of matching:
 //   - The module part is taken as symbols::module_matches says; "" is every module.
 //   - A function part without wildcards matches every function of that linked name (or, when it
@@ -11,6 +12,8 @@
 //     make two probes. An IFUNC's name stands at the implementation that the process chose.
 //   - f.cold parts have no entry and are no functions. Symbols without a type match only when named
 //   in full.
+//   - A name part with wildcards, or none, is matched against "entry", "return" and the offset of
+//   every instruction. One without wildcards that is none of the first two is an offset.
 
 #pragma once
 
@@ -26,15 +29,19 @@
 
 namespace trapline::probes {
 
-enum class PointKind : std::uint8_t { kEntry, kReturn };
+enum class PointKind : std::uint8_t { kEntry, kReturn, kOffset };
 
-std::string_view point_name(PointKind kind);  // "entry", "return"
+struct ProbePoint {
+  PointKind kind = PointKind::kEntry;
+  std::uint64_t offset = 0;  // kOffset: of the instruction in the function
+};
+std::string point_name(const ProbePoint& point);  // "entry", "return", "1a"
 
 // A description without its provider part.
 struct FunctionPattern {
   std::string module;
   std::string function;
-  std::string name;        // "entry", "return", a glob over both, or "" for both
+  std::string name;        // "entry", "return", an offset, a glob over all of these; "" is "*"
   bool demangled = false;  // `function` is a demangled name, though it may not look like one
 };
 
@@ -43,8 +50,7 @@ struct MatchedFunction {
   std::size_t module = 0;  // index in the ModuleCache
   std::string name;
   std::vector<symbols::Symbol> places;  // where its code is; for an IFUNC, the implementations
-  bool entry = false;
-  bool returns = false;
+  std::vector<ProbePoint> points;
   std::string note;  // what a user should know: an IFUNC choice that is not proven
 };
 
@@ -59,7 +65,8 @@ struct PatternMatches {
   std::vector<Error> problems;  // modules whose symbols could not be read; others went on
 };
 
-// Errors: kUnsupported for a name part that is neither entry nor return (offsets), naming it.
+// Errors: kBadInput for a name part that is no point's; kNotFound for an offset that is none of an
+// instruction of the function, where the function part has no wildcards.
 Result<PatternMatches> match_functions(ModuleCache& modules, const FunctionPattern& pattern);
 // Only in these modules.
 Result<PatternMatches> match_functions(ModuleCache& modules, const FunctionPattern& pattern,

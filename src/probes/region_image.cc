@@ -129,6 +129,8 @@ class Builder {
 
   void write_book(std::uint64_t arena_size) {
     const auto own = target::read_stat(Pid{getpid()});
+    const Pid parent{getppid()};
+    const auto parents = target::read_stat(parent);
     const BookHeader header{kBookMagic,
                             kBookVersion,
                             static_cast<std::uint32_t>(entry_count(image_.sites)),
@@ -137,10 +139,13 @@ class Builder {
                             arena_size,
                             alive_,
                             static_cast<std::uint32_t>(getpid()),
-                            own ? static_cast<std::uint32_t>(own->start_time) : 0};
+                            own ? static_cast<std::uint32_t>(own->start_time) : 0,
+                            static_cast<std::uint32_t>(parent.value),
+                            parents ? static_cast<std::uint32_t>(parents->start_time) : 0};
     std::memcpy(image_.bytes.data(), &header, sizeof(header));
     std::byte* to = image_.bytes.data() + parts_.entries;
-    for (const PlacedSite& placed : image_.sites) {
+    for (PlacedSite& placed : image_.sites) {
+      placed.book_entry = address_ + static_cast<std::uint64_t>(to - image_.bytes.data());
       for (const Overwritten& place : overwritten_by(placed)) {
         BookEntry entry{};
         entry.site = place.at.value();

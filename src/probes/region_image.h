@@ -31,6 +31,7 @@ struct PlacedSite {
   std::vector<std::byte> island = {};  // kJumpSize bytes, where the plan has an island
   // Those of one group (unique in an installation) are patched and restored together or not at all.
   std::uint32_t group = 0;
+  RemoteAddr book_entry = {};  // its first one; once the image is built
 
   bool has_island() const { return plan->form == isa::SiteForm::kIsland; }
 };

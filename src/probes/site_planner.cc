@@ -53,12 +53,16 @@ class ModulePlanner {
       const isa::FunctionCode& function = analyzed(code, table, place);
       const isa::Boundary boundary =
           isa::boundary_of(code, function, linkage_of(modules_.module(index_), place));
-      if (wanted.kind == PointKind::kEntry && function.entry_is_branch_target) {
+      if (wanted.point.kind == PointKind::kOffset) {
+        add_instruction(function, wanted, place, boundary, points);
+        continue;
+      }
+      if (wanted.point.kind == PointKind::kEntry && function.entry_is_branch_target) {
         refuse(wanted.probe, place.address, "the function jumps back to its first instruction",
                "each turn of the loop would count as a call");
         continue;
       }
-      if (wanted.kind == PointKind::kEntry) {
+      if (wanted.point.kind == PointKind::kEntry) {
         add(isa::entry_point(function, next_tag()), wanted.probe, place, boundary, points);
         continue;
       }
@@ -77,6 +81,16 @@ class ModulePlanner {
         add(point, wanted.probe, place, boundary, points);
       }
     }
+  }
+
+  // Of several places of one name, those that have an instruction at the offset are meant.
+  void add_instruction(const isa::FunctionCode& function, const WantedProbe& wanted,
+                       const symbols::Symbol& place, isa::Boundary boundary,
+                       std::vector<isa::PointRequest>& points) {
+    const LinkAddr at = place.address + wanted.point.offset;
+    if (!function.find(at)) return;
+    add({.at = at, .kind = isa::PointKind::kInstruction, .function = &function, .tag = next_tag()},
+        wanted.probe, place, boundary, points);
   }
 
   // A relocated call pushes its return address as data, which a shadow stack does not see.
@@ -110,7 +124,8 @@ class ModulePlanner {
     }
     const auto is_dropped = [&](const isa::PointRequest& point) {
       const bool whole = incomplete_.contains(plans_.uses[point.tag].probe) &&
-                         point.kind != isa::PointKind::kEntry;
+                         point.kind != isa::PointKind::kEntry &&
+                         point.kind != isa::PointKind::kInstruction;
       return whole || refused_tags.contains(point.tag);
     };
     if (set.refused.empty() && incomplete_.empty()) return false;

@@ -24,7 +24,7 @@ namespace trapline::probes {
 struct WantedProbe {
   std::uint32_t probe = 0;
   const MatchedFunction* function = nullptr;  // outlives the plans
-  PointKind kind = PointKind::kEntry;
+  ProbePoint point;
 };
 
 // One place of one probe. Its index is the tag of isa's points.

@@ -11,8 +11,6 @@ namespace trapline::session {
 
 namespace {
 
-using probes::PointKind;
-
 class Enabler {
  public:
   Enabler(const plan::Program& program, std::span<const MatchTarget> targets,
@@ -37,6 +35,7 @@ class Enabler {
     already_ = false;
     std::string why;
     bool unsupported = false;
+    tag_ = "D_PDESC_ZERO";
     if (description.id != 0) {
       why = match_id(clause, description.id);
     } else if (description.provider.starts_with("pid") && description.provider.size() > 3) {
@@ -51,7 +50,7 @@ class Enabler {
       }
     }
     if (matched_.size() == before && !already_) {
-      enabling_.unmatched.push_back({clause, description, std::move(why), unsupported});
+      enabling_.unmatched.push_back({clause, description, std::move(why), unsupported, tag_});
     }
   }
 
@@ -80,7 +79,8 @@ class Enabler {
           targets_[t].which);
       if (!found) {
         why = found.error().text();
-        unsupported = found.error().code() == ErrorCode::kUnsupported;
+        unsupported = true;
+        tag_ = found.error().code() == ErrorCode::kNotFound ? "D_PROC_OFF" : "D_PROC_NAME";
         continue;
       }
       for (const Error& problem : found->problems) notes_.insert(problem.text());
@@ -88,8 +88,8 @@ class Enabler {
       for (probes::MatchedFunction& function : found->functions) {
         if (!function.note.empty())
           notes_.insert(fmt::format("{}: {}", function.name, function.note));
-        if (function.entry) add_pid(clause, t, function, PointKind::kEntry);
-        if (function.returns) add_pid(clause, t, function, PointKind::kReturn);
+        const auto shared = std::make_shared<const probes::MatchedFunction>(std::move(function));
+        for (const probes::ProbePoint& point : shared->points) add_pid(clause, t, shared, point);
       }
     }
     return why;
@@ -113,16 +113,17 @@ class Enabler {
     });
   }
 
-  void add_pid(std::uint32_t clause, std::size_t target, const probes::MatchedFunction& function,
-               PointKind kind) {
+  void add_pid(std::uint32_t clause, std::size_t target,
+               const std::shared_ptr<const probes::MatchedFunction>& function,
+               const probes::ProbePoint& point) {
     const auto key =
-        std::make_tuple(target, function.module, function.name, std::string(point_name(kind)));
+        std::make_tuple(target, function->module, function->name, probes::point_name(point));
     add(clause, key, [&] {
       EnabledProbe enabled;
       enabled.name = {0, fmt::format("pid{}", targets_[target].pid.value),
-                      targets_[target].modules->module(function.module).name, function.name,
-                      std::string(point_name(kind))};
-      enabled.what = PidPoint{target, function, kind};
+                      targets_[target].modules->module(function->module).name, function->name,
+                      probes::point_name(point)};
+      enabled.what = PidPoint{target, function, point};
       return enabled;
     });
   }
@@ -149,6 +150,7 @@ class Enabler {
   std::map<Key, std::size_t> index_;
   std::set<std::size_t> matched_;  // by the clause in work
   bool already_ = false;           // the description in work matched something
+  std::string tag_;                // DTrace's name for what is wrong with it
   std::set<std::string> notes_;
 };
 

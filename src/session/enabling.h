@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <variant>
@@ -33,9 +34,9 @@ bool is_meant(const plan::ProbeDescription& description, Pid pid);
 
 // A pid probe: one function of one process.
 struct PidPoint {
-  std::size_t target = 0;  // index in the MatchTargets
-  probes::MatchedFunction function;
-  probes::PointKind kind = probes::PointKind::kEntry;
+  std::size_t target = 0;                                   // index in the MatchTargets
+  std::shared_ptr<const probes::MatchedFunction> function;  // shared by all of its points
+  probes::ProbePoint point;
 };
 
 struct EnabledProbe {
@@ -49,7 +50,9 @@ struct Unmatched {
   std::uint32_t clause = 0;
   plan::ProbeDescription description;
   std::string why;           // empty: nothing of that name exists
-  bool unsupported = false;  // the answer of a provider that is not offered: an error even under -Z
+  bool unsupported = false;  // the answer of a provider that is not offered, or a point that its
+                             // function does not have: an error even under -Z
+  std::string tag = "D_PDESC_ZERO";
 };
 
 struct Enabling {

@@ -25,8 +25,10 @@ LaterProbes later_probes(const plan::Program& program, const MatchTarget& target
     for (const plan::ProbeDescription& description : program.clauses[c].probes) {
       if (!may_match_later(description, target)) continue;
       later.any = true;
+      // Probes at offsets have the bodies of entries.
       const symbols::Glob name(description.name);
-      if (name.matches("entry")) later.bodies.insert({codegen::SiteKind::kEntry, {c}});
+      if (!name.matches("return") || !name.is_literal())
+        later.bodies.insert({codegen::SiteKind::kEntry, {c}});
       if (name.matches("return")) later.bodies.insert({codegen::SiteKind::kReturn, {c}});
     }
   }

@@ -39,8 +39,8 @@ dlang::MacroValues macro_values(const CompileInput& input) {
     if (program.kind == ProgramKind::kInline) values.script = program.name;
   }
   if (input.target) values.target = input.target->value;
-  values.pid = getpid();
-  values.ppid = getppid();
+  values.pid = input.invoker.pid.value;
+  values.ppid = input.invoker.parent.value;
   values.pgid = getpgrp();
   values.sid = getsid(0);
   values.uid = getuid();

@@ -14,6 +14,7 @@
 #include "diag/diagnostic.h"
 #include "plan/options.h"
 #include "plan/plan.h"
+#include "session/invoker.h"
 
 namespace trapline::session {
 
@@ -39,6 +40,7 @@ struct CompileInput {
   std::vector<std::string> arguments;      // $1, $2, ...
   std::vector<std::string> cpp_arguments;  // for option cpp
   std::optional<Pid> target;               // $target
+  Invoker invoker = Invoker::self();       // $pid, $ppid
   std::string_view message_name;           // what messages begin with: "dtrace"
 };
 

@@ -78,7 +78,7 @@ Result<> Session::find() {
   for (const EnabledProbe& probe : enabling_.probes) {
     const std::uint32_t number = add_probe(probe);
     if (const auto* point = std::get_if<PidPoint>(&probe.what))
-      placed[point->target].push_back({number, point->function, point->kind});
+      placed[point->target].push_back({number, point->function, point->point});
   }
   for (std::size_t i = 0; i < targets_.size(); ++i) TL_TRY(plan(i, placed[i]));
   return {};
@@ -126,7 +126,7 @@ std::vector<PlacedProbe> Session::number(std::size_t index, const Enabling& foun
   for (const EnabledProbe& probe : found.probes) {
     const auto* point = std::get_if<PidPoint>(&probe.what);
     if (point == nullptr) continue;
-    placed.push_back({number_of(probe, taken), point->function, point->kind});
+    placed.push_back({number_of(probe, taken), point->function, point->point});
   }
   return placed;
 }
@@ -200,6 +200,7 @@ Result<> Session::start() {
       [this](RemoteAddr to, std::span<const std::byte> bytes) {
         return !targets_.empty() && targets_.front().tracee.writes_memory(to, bytes);
       });
+  environment_->set_invoker(invoker_);
   for (std::size_t i = 0; i < targets_.size(); ++i) TL_TRY(arm(i));
   // Everything is in place and nothing counts yet: BEGIN is the first probe that fires.
   running_ = true;

@@ -38,6 +38,7 @@
 #include "session/body_store.h"
 #include "session/clock.h"
 #include "session/enabling.h"
+#include "session/invoker.h"
 #include "session/later_probes.h"
 #include "session/request_watch.h"
 #include "session/target_program.h"
@@ -61,6 +62,8 @@ class Session {
           report::Output& output);
   ~Session();
 
+  // Who `pid` is in the tracer's own probes. Before start().
+  void set_invoker(const Invoker& invoker) { invoker_ = invoker; }
   // See wire::Layout::mute_offset; 0: none. Before compile().
   void set_mute_offset(std::int32_t offset) { mute_offset_ = offset; }
 
@@ -173,6 +176,7 @@ class Session {
 
   const plan::Program& program_;
   plan::Options options_;
+  Invoker invoker_ = Invoker::self();
   std::int32_t mute_offset_ = 0;
   report::Output& output_;
   consume::AggregationStore store_;

@@ -21,7 +21,8 @@ constexpr std::size_t kStringsGrain = std::size_t{256} << 10;
 const PidPoint& pid_point(const EnabledProbe& probe) { return std::get<PidPoint>(probe.what); }
 
 codegen::SiteKind site_kind(probes::PointKind kind) {
-  return kind == probes::PointKind::kEntry ? codegen::SiteKind::kEntry : codegen::SiteKind::kReturn;
+  return kind == probes::PointKind::kReturn ? codegen::SiteKind::kReturn
+                                            : codegen::SiteKind::kEntry;
 }
 
 bool needs_chunks(const plan::Program& program) {
@@ -158,7 +159,7 @@ std::uint32_t StringTable::add(std::string_view text) {
 }
 
 BodyKey body_key(const EnabledProbe& probe) {
-  return {site_kind(pid_point(probe).kind), probe.clauses};
+  return {site_kind(pid_point(probe).point.kind), probe.clauses};
 }
 
 PlannedSites plan_sites(std::span<const PlacedProbe> which, probes::ModuleCache& modules,
@@ -168,12 +169,12 @@ PlannedSites plan_sites(std::span<const PlacedProbe> which, probes::ModuleCache&
   std::uint32_t number = 0;
   for (const PlacedProbe& placed : which) {
     sites.probes.push_back(placed.probe);
-    wanted.push_back({number++, &placed.function, placed.kind});
+    wanted.push_back({number++, placed.function.get(), placed.point});
   }
   const std::deque<RendezvousPlace> places = rendezvous_places(modules, rendezvous);
   for (const RendezvousPlace& place : places) {
     sites.rendezvous.push_back(place.kind);
-    wanted.push_back({number++, &place.function, probes::PointKind::kEntry});
+    wanted.push_back({number++, &place.function, {probes::PointKind::kEntry}});
   }
   sites.plans = probes::plan_probes(modules, wanted, shadow_stack);
   RendezvousWishes missing;

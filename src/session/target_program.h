@@ -73,8 +73,8 @@ struct PlannedSites {
 // One of the session's probes where it is in one process.
 struct PlacedProbe {
   std::uint32_t probe = 0;
-  probes::MatchedFunction function;
-  probes::PointKind kind = probes::PointKind::kEntry;
+  std::shared_ptr<const probes::MatchedFunction> function;
+  probes::ProbePoint point;
 };
 
 // Plans the sites of some probes of one process.

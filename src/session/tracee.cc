@@ -37,6 +37,9 @@ constexpr milliseconds kExecPatience{1000};
 constexpr milliseconds kLoadTimeout{30000};
 // Another Trapline holds a process for some milliseconds at a time.
 constexpr milliseconds kOthersPatience{1000};
+// A tracer that is about to leave takes its probes along.
+constexpr milliseconds kMotionPatience{3000};
+constexpr milliseconds kMotionPause{5};
 // How much of the buffers is entered into the page tables before tracing starts, and then by turns.
 constexpr std::uint64_t kEnteredAtOnce = 1 << 20;
 // How much text is compared with its file while the process is stopped.
@@ -229,6 +232,11 @@ Result<> Tracee::undo_leftovers() {
   if (held_) return {};  // a new image
   TL_TRY_ASSIGN(const target::Memory memory, target::Memory::open(pid_));
   TL_TRY_ASSIGN(probes::Leftovers leftovers, probes::Leftovers::find(pid_, memory));
+  const auto deadline = std::chrono::steady_clock::now() + kMotionPatience;
+  while (leftovers.in_motion() && std::chrono::steady_clock::now() < deadline) {
+    pause_for(kMotionPause);
+    TL_TRY_ASSIGN(leftovers, probes::Leftovers::find(pid_, memory));
+  }
   if (leftovers.empty()) return {};
   notes_.push_back(
       fmt::format("pid {} still had {} probe site{} of a tracer that was killed: taken "

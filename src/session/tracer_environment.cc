@@ -69,9 +69,9 @@ std::uint64_t TracerEnvironment::argument(unsigned n) {
 std::uint64_t TracerEnvironment::builtin(plan::Builtin which) {
   switch (which) {
     case plan::Builtin::kPid:
-      return static_cast<std::uint64_t>(getpid());
+      return static_cast<std::uint64_t>(invoker_.pid.value);
     case plan::Builtin::kPpid:
-      return static_cast<std::uint64_t>(getppid());
+      return static_cast<std::uint64_t>(invoker_.parent.value);
     case plan::Builtin::kTid:
       return tid_;
     case plan::Builtin::kUid:
@@ -102,7 +102,7 @@ std::uint64_t TracerEnvironment::epid(std::uint32_t clause) {
 }
 
 bool TracerEnvironment::is_progeny_of(std::int64_t pid) {
-  for (const std::int32_t ancestor : ancestors(Pid{getpid()})) {
+  for (const std::int32_t ancestor : ancestors(invoker_.pid)) {
     if (ancestor == pid) return true;
   }
   return false;

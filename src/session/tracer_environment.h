@@ -23,6 +23,7 @@
 #include "interp/environment.h"
 #include "interp/run.h"
 #include "plan/plan.h"
+#include "session/invoker.h"
 
 namespace trapline::session {
 
@@ -58,6 +59,7 @@ class TracerEnvironment final : public interp::Environment {
   interp::Outcome run(std::uint32_t clause);
   void restore(Firing outer);
 
+  void set_invoker(const Invoker& invoker) { invoker_ = invoker; }
   // After the globals have moved: another arena.
   void set_globals(std::span<std::byte> globals) { globals_ = globals; }
 
@@ -100,6 +102,7 @@ class TracerEnvironment final : public interp::Environment {
 
   const plan::Program& program_;
   std::span<std::byte> globals_;
+  Invoker invoker_ = Invoker::self();
   consume::AggregationStore& store_;
   TargetReader reader_;
   TargetWriter writer_;

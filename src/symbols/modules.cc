@@ -175,6 +175,7 @@ class ModuleReader {
     m.text.push_back({e.start, e.end});
     const LinkAddr first = image->segments().front().memory.begin;
     m.base = bias.to_remote(first - first.value() % kPage);
+    m.is_part = is_mapped_as_a_whole_elsewhere(e, m.base);
     m.symbol_options.path = m.path;
     m.symbol_options.root_prefix = options_.root_prefix;
     if (file.state == FileState::kMemoryOnly && !image->build_id()) {
@@ -182,6 +183,12 @@ class ModuleReader {
     }
     m.image = std::move(image);
     out_.modules.push_back(std::move(m));
+  }
+
+  bool is_mapped_as_a_whole_elsewhere(const MapEntry& e, RemoteAddr base) const {
+    const auto is_header = [&](const MapEntry& m) { return m.offset == 0 && same_file(m, e); };
+    const auto is_ours = [&](const MapEntry& m) { return is_header(m) && m.start == base; };
+    return std::ranges::any_of(maps_, is_header) && std::ranges::none_of(maps_, is_ours);
   }
 
   // Code that a program made and put into a file of its own (memfd, /dev/shm) is no object, and no
@@ -310,7 +317,8 @@ class ModuleReader {
     const std::string wanted(without_deleted(options_.executable));
     Module* executable = nullptr;
     for (Module& m : out_.modules) {
-      if (m.role != ModuleRole::kVdso && !wanted.empty() && m.path == wanted) executable = &m;
+      if (m.role != ModuleRole::kVdso && !wanted.empty() && m.path == wanted && !m.is_part)
+        executable = &m;
     }
     // `ld.so program`: /proc/PID/exe is the loader; the program is the object that is one.
     const auto is_program = [](const Module& m) {
@@ -322,9 +330,13 @@ class ModuleReader {
     }
     if (executable == nullptr) return;
     executable->role = ModuleRole::kExecutable;
+    for (Module& m : out_.modules) {
+      if (m.is_part && m.path == executable->path) m.role = ModuleRole::kExecutable;
+    }
     const std::string loader = last_component(executable->image->interpreter());
     for (Module& m : out_.modules) {
-      if (&m == executable || m.role == ModuleRole::kVdso || loader.empty()) continue;
+      if (m.role == ModuleRole::kExecutable || m.role == ModuleRole::kVdso || loader.empty())
+        continue;
       if (m.name == loader || m.image->dynamic().soname == loader)
         m.role = ModuleRole::kInterpreter;
     }
@@ -348,7 +360,8 @@ const Module* ModuleList::containing(RemoteAddr address) const {
 }
 
 const Module* ModuleList::executable() const {
-  const auto it = std::ranges::find(modules, ModuleRole::kExecutable, &Module::role);
+  const auto it = std::ranges::find_if(
+      modules, [](const Module& m) { return m.role == ModuleRole::kExecutable && !m.is_part; });
   return it == modules.end() ? nullptr : &*it;
 }
 

@@ -67,7 +67,10 @@ struct Module {
   std::string
       file_note;  // why not kSame: "deleted", "replaced: build-id ... in memory, ... on disk"
   LoadBias bias;
-  RemoteAddr base;                // lowest mapped address
+  RemoteAddr base;  // lowest mapped address; of a part: where the whole would begin
+  // A piece of a file that is mapped as a whole elsewhere (node's engine maps its built-in
+  // functions a second time, near the code that it makes): only what lies in `text` is there.
+  bool is_part = false;
   std::vector<RemoteRange> text;  // executable mappings, ascending
   std::shared_ptr<const ElfImage> image;
 

@@ -1,6 +1,7 @@
 #include "symbols/modules.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -233,6 +234,34 @@ TEST(Modules, CodeThatAProgramMadeIsNoModule) {
 }
 
 // dlmopen() maps a library again: two modules of one file.
+TEST(Modules, APartThatIsMappedASecondTime) {
+  // As node's engine does it: a piece of the executable's text, file and all, far from the rest.
+  const std::string path = std::filesystem::read_symlink("/proc/self/exe").string();
+  const std::vector<MapEntry> maps = own_maps();
+  const auto text =
+      std::ranges::find_if(maps, [&](const MapEntry& e) { return e.path == path && e.executable; });
+  ASSERT_NE(text, maps.end());
+  const std::uint64_t size = 2 * 4096;
+  ASSERT_GE(text->end - text->start, size);
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  void* const copy = ::mmap(nullptr, size, PROT_READ | PROT_EXEC, MAP_PRIVATE, file.get(),
+                            static_cast<off_t>(text->offset));
+  ASSERT_NE(copy, MAP_FAILED);
+  const auto list = read_modules(own_maps(), own_options());
+  ::munmap(copy, size);
+  const RemoteAddr at(reinterpret_cast<std::uint64_t>(copy));
+  const Module* part = list.containing(at);
+  ASSERT_NE(part, nullptr);
+  EXPECT_TRUE(part->is_part);
+  EXPECT_EQ(part->text, (std::vector<RemoteRange>{{at, at + size}}));
+  EXPECT_TRUE(module_matches("a.out", *part));
+  const Module* whole = list.executable();
+  ASSERT_NE(whole, nullptr);
+  EXPECT_FALSE(whole->is_part);
+  EXPECT_NE(whole, part);
+  EXPECT_TRUE(whole->text.front().contains(text->start));
+}
+
 TEST(Modules, TwoCopiesOfOneFile) {
   const LoadedCopy copy;
   ASSERT_TRUE(copy.loaded());

@@ -2,6 +2,8 @@
 
 import argparse
 import os
+import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -91,3 +93,35 @@ class Target:
             return None, self.child.text()
         self.watch.drain(self.child, time.monotonic() + 5)
         return self.child.process.returncode, self.child.text()
+
+
+class Tracer:
+    """A trapline that runs until it is told to end. Its program prints `armed` first."""
+
+    def __init__(self, harness, pid, program, stdout_to=None):
+        self.watch = processes.Watch()
+        self.child = processes.Child(self.watch, "trapline", [harness.trapline, "-q", "-n", program, "-p", str(pid)],
+                                     stdout_to=stdout_to)
+        self.armed = self.watch.until(lambda: b"armed\n" in self.child.out or not self.child.running(),
+                                      time.monotonic() + 60)
+
+    def worker(self):
+        """The process that traces: the child of the one that was started."""
+        return processes.children(self.child.pid)[0]
+
+    def kill_all(self):
+        """Both of its processes, so that neither sees the other's end."""
+        family = [self.child.pid, self.worker()]
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in family:
+                os.kill(pid, number)
+        self.watch.until(lambda: not self.child.running(), time.monotonic() + 60)
+
+    def end(self, number=signal.SIGINT):
+        """The count that it printed last, or None if it printed none."""
+        self.child.signal(number)
+        if not self.watch.until(lambda: not self.child.running(), time.monotonic() + 60):
+            return None
+        self.watch.drain(self.child, time.monotonic() + 5)
+        counts = re.findall(r"^ +(\d+)$", self.child.text(), re.M)
+        return int(counts[0]) if counts else None

@@ -20,6 +20,11 @@ def number(pattern, text):
     return int(found.group(1)) if found else None
 
 
+def children_of(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return [int(child) for child in file.read().split()]
+
+
 class Tracer:
     def __init__(self, harness, *arguments):
         self.watch = processes.Watch()
@@ -120,11 +125,14 @@ def a_tracer_that_is_stopped(harness):
                     'BEGIN { printf("armed\\n"); } ' + STEPS + ' { @ = count(); seen = 1; } tick-10ms /seen/ { exit(0); }',
                     "-p", str(target.pid))
     harness.expect(tracer.wait_for(b"armed\n"), "the tracer did not start")
-    os.kill(tracer.child.pid, signal.SIGSTOP)
+    everyone = [tracer.child.pid, *children_of(tracer.child.pid)]
+    for pid in everyone:
+        os.kill(pid, signal.SIGSTOP)
     target.child.write(b"go\n")
     harness.expect(target.watch.until(lambda: b"loaded\n" in target.child.out, time.monotonic() + 30),
                    "the target waits for ever")
-    os.kill(tracer.child.pid, signal.SIGCONT)
+    for pid in everyone:
+        os.kill(pid, signal.SIGCONT)
     tracer.end()
     harness.expect(b"earlier calls were missed" in tracer.child.err, f"the miss is told: {bytes(tracer.child.err)}")
     status, _ = target.end()

@@ -5,6 +5,7 @@ import os
 import re
 import selectors
 import signal
+import struct
 import subprocess
 import time
 
@@ -47,6 +48,37 @@ def descendants():
         frontier = {pid for pid, parent in parents.items() if parent in frontier}
         found += frontier
     return [(pid, status_field(pid, "Name")) for pid in found]
+
+
+def children(pid):
+    """Living children of a process, also of one that has ended and was not waited for."""
+    return [int(entry) for entry in os.listdir("/proc")
+            if entry.isdigit() and status_field(entry, "PPid") == str(pid)]
+
+
+def our_mappings(pid):
+    """Mappings that a tracer may have made: code without a file, and shared memory."""
+    try:
+        with open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
+            return [line for line in maps if re.search(r"r-xp \S+ 00:00 0 *$|/memfd:", line)]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def patched_sites(pid):
+    """Where jumps of ours stand, as the books of the process's code regions have it."""
+    sites = []
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        for line in our_mappings(pid):
+            memory.seek(int(line.split("-")[0], 16))
+            book = memory.read(64)
+            if book[:8] != b"TPLBOOK1":
+                continue
+            for (site,) in struct.iter_unpack("<Q16x", memory.read(24 * struct.unpack("<I", book[12:16])[0])):
+                memory.seek(site)
+                if memory.read(1) == b"\xe9":
+                    sites.append(site)
+    return sites
 
 
 def reap():

@@ -4,34 +4,13 @@ the first one has left, everything can be had again. When it was killed, its pro
 the next one, in the process and in children that it forked."""
 
 import re
-import signal
-import struct
 import sys
 import time
 
 import processes
-from harness import Harness, Target
+from harness import Harness, Target, Tracer
 
 PROGRAM = 'BEGIN { printf("armed\\n"); } pid$target:a.out:tick:entry { @ = count(); seen = 1; } '
-
-
-class Tracer:
-    """A trapline that runs until it is told to end."""
-
-    def __init__(self, harness, pid, program):
-        self.watch = processes.Watch()
-        self.child = processes.Child(self.watch, "trapline", [harness.trapline, "-q", "-n", program, "-p", str(pid)])
-        self.armed = self.watch.until(lambda: b"armed\n" in self.child.out or not self.child.running(),
-                                      time.monotonic() + 60)
-
-    def end(self, number=signal.SIGINT):
-        """Its count of ticks, or None if it printed none."""
-        self.child.signal(number)
-        if not self.watch.until(lambda: not self.child.running(), time.monotonic() + 60):
-            return None
-        self.watch.drain(self.child, time.monotonic() + 5)
-        counts = re.findall(r"^ +(\d+)$", self.child.text(), re.M)
-        return int(counts[0]) if counts else None
 
 
 # Sleeps again and again; at a line it forks a child that does the same, and says who that is.
@@ -51,43 +30,26 @@ os.kill(child, 9)
 SLEEPS = "pid$target:libc.so.6:clock_nanosleep:entry { @ = count(); seen = 1; } tick-10ms /seen/ { exit(0); }"
 
 
-def our_mappings(pid):
-    """Mappings that a tracer may have made: code without a file, and shared memory."""
-    with open(f"/proc/{pid}/maps", encoding="utf-8") as maps:
-        return [line for line in maps if re.search(r"r-xp \S+ 00:00 0 *$|/memfd:", line)]
-
-
 def a_breakpoint_over_a_killed_tracers_jump(harness):
     """What the debugger saved is a jump into the region: it must find the region there when it is put back."""
     target = harness.target("ticker")
     killed = Tracer(harness, target.pid, PROGRAM)
-    killed.end(signal.SIGKILL)
+    killed.kill_all()
     with open(f"/proc/{target.pid}/mem", "r+b", buffering=0) as memory:
-        sites = []
-        for line in our_mappings(target.pid):
-            start = int(line.split("-")[0], 16)
-            memory.seek(start)
-            book = memory.read(56)
-            if book[:8] != b"TPLBOOK1":
-                continue
-            for entry in struct.iter_unpack("<Q16x", memory.read(24 * struct.unpack("<I", book[12:16])[0])):
-                memory.seek(entry[0])
-                if memory.read(1) == b"\xe9":
-                    sites.append(entry[0])
         # The highest one is in libc's exec functions, which the target never calls.
-        site = max(sites)
+        site = max(processes.patched_sites(target.pid))
         memory.seek(site)
         memory.write(b"\xcc")
         heir = Tracer(harness, target.pid, PROGRAM + "tick-50ms /seen/ { exit(0); }")
         harness.expect(heir.end(0), f"the heir counted nothing: {heir.child.text()}{heir.child.errors()}")
         harness.expect("written over by somebody else" in heir.child.errors(), f"not told: {heir.child.errors()}")
-        harness.expect(any("r-xp" in line for line in our_mappings(target.pid)), "the jump's region was unmapped")
+        harness.expect(any("r-xp" in line for line in processes.our_mappings(target.pid)), "the jump's region was unmapped")
         memory.seek(site)
         memory.write(b"\xe9")
     # Without the breakpoint all of it can go.
     last = Tracer(harness, target.pid, PROGRAM + "tick-50ms /seen/ { exit(0); }")
     harness.expect(last.end(0), f"the last one counted nothing: {last.child.errors()}")
-    harness.expect(not our_mappings(target.pid), f"left behind: {our_mappings(target.pid)}")
+    harness.expect(not processes.our_mappings(target.pid), f"left behind: {processes.our_mappings(target.pid)}")
     status, text = target.end()
     harness.expect(status == 0, f"the target ended with {status}: {text}")
 
@@ -102,13 +64,13 @@ def a_child_of_a_traced_process(harness):
     if not harness.expect(told, f"no child: {target.child.text()}{target.child.errors()}"):
         return
     child = int(re.search(rb"child (\d+)\n", target.child.out)[1])
-    harness.expect(our_mappings(child), "the child inherited nothing: this tests nothing")
+    harness.expect(processes.our_mappings(child), "the child inherited nothing: this tests nothing")
     done = harness.trace("-q", "-n", SLEEPS, "-p", str(child))
     harness.expect(done.returncode == 0 and re.search(rb"^ +[1-9]\d*$", done.stdout, re.M),
                    f"the child of a traced process was not counted: {done.stdout} {done.stderr}")
-    harness.expect(not our_mappings(child), f"left in the child: {our_mappings(child)}")
+    harness.expect(not processes.our_mappings(child), f"left in the child: {processes.our_mappings(child)}")
     harness.expect(first.end(), f"its parent was not counted: {first.child.errors()}")
-    harness.expect(not our_mappings(target.pid), f"left in the parent: {our_mappings(target.pid)}")
+    harness.expect(not processes.our_mappings(target.pid), f"left in the parent: {processes.our_mappings(target.pid)}")
     status, text = target.end()
     harness.expect(status == 0, f"the parent ended with {status}: {text}")
 
@@ -129,7 +91,7 @@ def main():
     harness.expect(done.returncode == 0 and not done.stderr, f"not clean after the first one left: {done.stderr}")
 
     killed = Tracer(harness, target.pid, PROGRAM)
-    killed.end(signal.SIGKILL)
+    killed.kill_all()
     harness.expect(target.unharmed(), "the target was harmed when its tracer was killed")
     heir = Tracer(harness, target.pid, PROGRAM + "tick-300ms { exit(0); }")
     count = heir.end(0)
@@ -137,7 +99,7 @@ def main():
     harness.expect("of a tracer that was killed: taken back" in heir.child.errors(),
                    f"what was taken back is not told: {heir.child.errors()}")
     harness.expect(target.unharmed(), "the target was harmed by the tracer after the killed one")
-    harness.expect(not our_mappings(target.pid), f"left behind: {our_mappings(target.pid)}")
+    harness.expect(not processes.our_mappings(target.pid), f"left behind: {processes.our_mappings(target.pid)}")
     status, text = target.end()
     harness.expect(status == 0, f"the target ended with {status}: {text}")
     a_breakpoint_over_a_killed_tracers_jump(harness)

@@ -18,6 +18,7 @@
 #include <trapline/trapline.hpp>
 
 #include "probed.h"
+#include "worker.h"
 
 namespace {
 
@@ -90,7 +91,7 @@ TEST(HelperTest, NeitherWaitNorSigchldSeesIt) {
   }
   {
     Session session = Session::self();
-    ::kill(trapline_session_helper_pid(session.get()), SIGKILL);
+    ::kill(worker_of(trapline_session_helper_pid(session.get())), SIGKILL);
     EXPECT_THROW(session.compile(kProgram), trapline::Error);
   }
   EXPECT_EQ(-1, ::waitpid(-1, nullptr, WNOHANG | __WALL));
@@ -103,7 +104,7 @@ TEST(HelperTest, ItsEndIsAnError) {
   Session session = Session::self();
   session.compile(kProgram);
   session.start();
-  ::kill(trapline_session_helper_pid(session.get()), SIGKILL);
+  ::kill(worker_of(trapline_session_helper_pid(session.get())), SIGKILL);
   for (int i = 0; i < 2; ++i) {
     try {
       session.stop();
@@ -130,10 +131,11 @@ TEST(HelperTest, KilledAtRandomMoments) {
   for (int round = 0; round < rounds; ++round) {
     Session session = Session::self();
     const int helper = trapline_session_helper_pid(session.get());
+    const int victim = round % 2 == 0 ? helper : worker_of(helper);
     const std::chrono::microseconds delay(random() % 60'000);
     std::thread killer([&] {
       std::this_thread::sleep_for(delay);
-      ::kill(helper, SIGKILL);
+      ::kill(victim, SIGKILL);
     });
     try {
       session.compile(kProgram);
@@ -160,7 +162,7 @@ TEST(HelperTest, AHelperThatHangsIsGivenUp) {
   Session session = Session::self();
   session.compile(kProgram);
   ASSERT_EQ(TRAPLINE_OK, trapline_session_set_timeout(session.get(), 50));
-  const int helper = trapline_session_helper_pid(session.get());
+  const int helper = worker_of(trapline_session_helper_pid(session.get()));
   ::kill(helper, SIGSTOP);
   try {
     session.snapshot();

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "probed.h"
+#include "worker.h"
 
 namespace {
 
@@ -236,7 +237,7 @@ TEST(TestingTest, AHelperThatWasKilledIsReplaced) {
   auto tracer = trapline::testing::detail::Pool::instance().take("");
   const int helper = trapline_session_helper_pid(tracer->session.get());
   trapline::testing::detail::Pool::instance().give_back(std::move(tracer));
-  ::kill(helper, SIGKILL);
+  ::kill(worker_of(helper), SIGKILL);
   EXPECT_EQ(1, count_calls("a.out", "probed_helper", [] { probed_helper(1); }));
 }
 

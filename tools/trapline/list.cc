@@ -94,7 +94,7 @@ int list(const CommandLine& command) {
   if (wanted.sources.empty()) wanted.sources.push_back({SourceFlag::kProvider, "dtrace"});
   const std::optional<Pid> target =
       processes->empty() ? std::nullopt : std::optional<Pid>(processes->front().pid());
-  auto compiled = compile_programs(wanted, *options, target);
+  auto compiled = compile_programs(wanted, *options, target, session::Invoker::self());
   if (!compiled) return kExitError;
   if (const auto named = add_named_processes(*compiled->program, *processes); !named) {
     return say(named.error()), kExitError;

@@ -1,10 +1,13 @@
 // trapline: DTrace for the processes one owns, on Linux.
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <string>
 #include <string_view>
 
 #include "command_line.h"
+#include "guard.h"
 #include "heap_pages.h"
 #include "messages.h"
 #include "serve/serve.h"
@@ -37,16 +40,18 @@ int serve(int argc, char** argv) {
     std::fputs("Usage: trapline serve [--socket PATH]\n", stderr);
     return kExitUsage;
   }
-  const auto served = trapline::serve::serve(options);
-  if (!served) say(served.error());
-  return served ? kExitSuccess : kExitError;
+  return run_guarded(Role::kServer, [&](const Front& front) {
+    if (::isatty(STDIN_FILENO) == 0) front.step_aside();
+    const auto served = trapline::serve::serve(options);
+    if (!served) say(served.error());
+    return served ? kExitSuccess : kExitError;
+  });
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "serve") return serve(argc, argv);
-  use_large_pages();
   const ParsedCommandLine parsed = parse_command_line("trapline", argc, argv);
   if (parsed.error) {
     if (!parsed.error->text.empty()) say(parsed.error->text);
@@ -60,9 +65,11 @@ int main(int argc, char** argv) {
     case Mode::kVersion:
       return print_version(parsed.command.verbose);
     case Mode::kList:
+      use_large_pages();
       return list(parsed.command);
     case Mode::kTrace:
-      return trace(parsed.command);
+      return run_guarded(Role::kCommand,
+                         [&](const Front& front) { return trace(parsed.command, front); });
   }
   return kExitError;
 }

@@ -76,7 +76,8 @@ Result<std::vector<session::Tracee>> find_processes(const CommandLine& command,
 
 std::optional<session::CompiledProgram> compile_programs(const CommandLine& command,
                                                          const plan::Options& options,
-                                                         std::optional<Pid> target) {
+                                                         std::optional<Pid> target,
+                                                         const session::Invoker& invoker) {
   session::CompileInput input;
   for (const SourceArgument& source : command.sources) {
     input.programs.push_back({program_kind(source.flag), source.text, {}});
@@ -84,6 +85,7 @@ std::optional<session::CompiledProgram> compile_programs(const CommandLine& comm
   input.arguments = command.arguments;
   input.cpp_arguments = command.cpp_arguments;
   input.target = target;
+  input.invoker = invoker;
   input.message_name = kMessageName;
   session::CompileOutput output = session::compile_programs(input, options);
   std::fputs(output.messages.c_str(), stderr);
@@ -113,7 +115,7 @@ bool report_unmatched(const CommandLine& command, const plan::Options& options,
     if (allowed && !unmatched.unsupported) continue;
     const SourceArgument& source = command.sources[program.clauses[unmatched.clause].source];
     const bool script = source.flag == SourceFlag::kScript;
-    const std::string tag = options.flag("errtags") ? "[D_PDESC_ZERO] " : "";
+    const std::string tag = options.flag("errtags") ? fmt::format("[{}] ", unmatched.tag) : "";
     const std::string place = script ? fmt::format("line {}: ", unmatched.description.line) : "";
     say(fmt::format("{} {}: {}{}{}",
                     script ? "failed to compile script" : "invalid probe specifier", source.text,

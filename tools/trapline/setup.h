@@ -29,7 +29,8 @@ Result<std::vector<session::Tracee>> find_processes(const CommandLine& command,
 // Compiles all programs of the command line as one. nullopt: the diagnostics have been printed.
 std::optional<session::CompiledProgram> compile_programs(const CommandLine& command,
                                                          const plan::Options& options,
-                                                         std::optional<Pid> target);
+                                                         std::optional<Pid> target,
+                                                         const session::Invoker& invoker);
 
 // Processes that the program's descriptions name by number and that are not among `tracees` yet.
 Result<> add_named_processes(const plan::Program& program, std::vector<session::Tracee>& tracees);

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "heap_pages.h"
 #include "messages.h"
 #include "refusal_report.h"
 #include "report/json_output.h"
@@ -98,10 +99,10 @@ void report_stops(session::Session& session) {
 // Runs until the program, the processes or the user end it; then takes everything back and prints
 // what is left.
 Result<> run(const CommandLine& command, session::Session& session, Signals& signals,
-             report::ByteSink& out) {
+             const Front& front, report::ByteSink& out) {
   const bool testing = std::getenv("_DTRACE_TESTING") != nullptr;
   Result<> failed;
-  while (session.running() && signals.interrupts() == 0) {
+  while (session.running() && signals.interrupts() == 0 && !front.is_gone()) {
     failed = session.step(signals.fd());
     if (!failed) break;
     report_notes(command, session);
@@ -117,13 +118,15 @@ Result<> run(const CommandLine& command, session::Session& session, Signals& sig
   signals.look();
   if (!failed) return failed;
   if (!stopped) return stopped;
-  if (signals.interrupts() > 1) return {};  // impatient: nothing more is printed
+  // Impatient, or gone: nothing more is printed.
+  if (signals.interrupts() > 1 || front.is_gone()) return {};
   return session.finish();
 }
 
 }  // namespace
 
-int trace(const CommandLine& command) {
+int trace(const CommandLine& command, const Front& front) {
+  use_large_pages();
   auto signals = Signals::take();
   if (!signals) return say(signals.error()), kExitError;
   const auto options = read_options(command);
@@ -135,7 +138,7 @@ int trace(const CommandLine& command) {
 
   const std::optional<Pid> target =
       processes->empty() ? std::nullopt : std::optional<Pid>(processes->front().pid());
-  auto compiled = compile_programs(command, *options, target);
+  auto compiled = compile_programs(command, *options, target, front.invoker());
   if (!compiled) return kExitError;
   if (command.show_plan) std::fputs(plan::to_text(*compiled->program).c_str(), stderr);
   const auto named = add_named_processes(*compiled->program, *processes);
@@ -148,6 +151,7 @@ int trace(const CommandLine& command) {
   const auto output = make_output(*compiled->program, compiled->options, out, err);
 
   session::Session session(*compiled->program, compiled->options, std::move(*processes), *output);
+  session.set_invoker(front.invoker());
   const auto found = session.find();
   if (!found) return say(found.error()), kExitError;
   if (report_unmatched(command, compiled->options, *compiled->program, session.enabling()))
@@ -160,6 +164,7 @@ int trace(const CommandLine& command) {
     return say("no probes matched"), kExitError;
   }
 
+  front.step_aside();
   if (const auto started = session.start(); !started) {
     say(started.error());
     (void)session.stop();
@@ -168,7 +173,7 @@ int trace(const CommandLine& command) {
   report_refusals(command, session.refusals());
   if (compiled->options.flag("destructive") && !compiled->options.flag("quiet"))
     say("allowing destructive actions");
-  const auto ran = run(command, session, *signals, out);
+  const auto ran = run(command, session, *signals, front, out);
   if (command.verbose > 0) report_stops(session);
   if (!ran) return say(ran.error()), kExitError;
   return session.exit_status();

@@ -109,7 +109,8 @@ struct Trampoline {
   std::vector<PcMapping> pcs;  // a displaced instruction each
 };
 
-inline constexpr std::size_t kMaxTrampoline = 4096;
+// Of a window of kMaxWindow bytes in which every instruction has some points.
+inline constexpr std::size_t kMaxTrampoline = 32 * 1024;
 
 // The most bytes a trampoline for this plan can take, to reserve room before its address is known.
 std::size_t trampoline_bound(const SitePlan& plan, std::size_t points);

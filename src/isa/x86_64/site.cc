@@ -44,10 +44,16 @@ void merge(SitePlan& a, const SitePlan& b) {
   }
 }
 
-// Entry points come before others at the same instruction: a function may consist of a ret alone.
+// At one instruction first the entry (a function may consist of a ret alone), then the instruction,
+// then that it leaves the function.
+int rank(PointKind kind) {
+  if (kind == PointKind::kEntry) return 0;
+  return kind == PointKind::kInstruction ? 1 : 2;
+}
+
 void sort_points(SitePlan& plan) {
   std::ranges::sort(plan.points, {}, [](const PlannedPoint& p) {
-    return std::tuple(p.offset, p.kind != PointKind::kEntry, p.tag);
+    return std::tuple(p.offset, rank(p.kind), p.tag);
   });
 }
 
@@ -64,7 +70,8 @@ struct Outcome {
   Unplaced refused;
 };
 
-// Merges windows that meet, in order of address; one that cannot be merged gives its point up.
+// Merges windows that meet, in order of address. One that cannot be merged gives its window up: its
+// point lies in the other window, or is looked at again later.
 void merge_windows(std::vector<Candidate> candidates, Outcome& out) {
   std::ranges::sort(candidates, {},
                     [](const Candidate& c) { return std::pair(c.plan.site, c.request); });
@@ -74,10 +81,33 @@ void merge_windows(std::vector<Candidate> candidates, Outcome& out) {
       out.sites.push_back(std::move(c.plan));
     } else if (can_merge(*last, c.plan)) {
       merge(*last, c.plan);
+    } else if (holds(*last, *c.request)) {
+      add_point(*last, *c.request);
     } else {
       out.refused.emplace_back(c.request, Obstacle{Refusal::kTooLong, last->site});
     }
   }
+}
+
+// Whether no site's window reaches into [begin, end).
+bool is_free(const std::vector<SitePlan>& sites, LinkAddr begin, LinkAddr end) {
+  const auto after = std::ranges::lower_bound(sites, begin, {}, &SitePlan::site);
+  if (after != sites.end() && after->site < end) return false;
+  return after == sites.begin() || std::prev(after)->site + std::prev(after)->window_size <= begin;
+}
+
+// A point whose best window meets another one that it cannot be merged with may have a second best.
+bool place_apart(const ModuleCode& module, const PointRequest& request,
+                 std::vector<SitePlan>& sites) {
+  const WindowFinder finder(module, *request.function);
+  for (const Window& window : finder.all_for_jump(request)) {
+    if (!is_free(sites, window.begin, window.end)) continue;
+    SitePlan plan = make_plan(module, *request.function, window);
+    add_point(plan, request);
+    sites.insert(std::ranges::upper_bound(sites, plan.site, {}, &SitePlan::site), std::move(plan));
+    return true;
+  }
+  return false;
 }
 
 // A point that got no window of its own may lie in another's.
@@ -150,7 +180,11 @@ class Planner {
       for (const Way& way : ways_[n]) add(n, way.point, way.attempt);
     }
     merge_windows(std::move(candidates), out);
-    std::erase_if(unplaced, [&](const auto& u) { return place_in_existing(*u.first, out.sites); });
+    unplaced.insert(unplaced.end(), out.refused.begin(), out.refused.end());
+    out.refused.clear();
+    std::erase_if(unplaced, [&](const auto& u) {
+      return place_in_existing(*u.first, out.sites) || place_apart(module_, *u.first, out.sites);
+    });
     place_short(module_, unplaced, out);
     return out;
   }

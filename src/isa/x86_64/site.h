@@ -81,7 +81,7 @@ struct SitePlan {
   bool keeps_last = false;  // the last displaced instruction also stays: no byte of it is patched
   std::vector<std::byte> original;  // window_size bytes, to be compared with memory before patching
   std::vector<Instruction> displaced;  // by address (link addresses)
-  std::vector<PlannedPoint> points;    // by offset, entry points first, then by tag; none: a host
+  std::vector<PlannedPoint> points;    // by offset, kind, tag; none: a host
   Island island;                       // kIsland only
   // Sites of one number (within the module, not 0) are patched and restored together or not at all.
   std::uint32_t group = 0;

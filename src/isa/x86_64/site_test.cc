@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "isa/x86_64/encode.h"
 #include "isa/x86_64/test_code.h"
 
 namespace trapline::isa {
@@ -365,6 +366,43 @@ TEST(Site, EveryPointIsAnsweredOnce) {
     for (const PlannedPoint& p : s.points) ++answers[p.tag];
   }
   EXPECT_EQ(answers, std::vector<int>(12, 1));
+}
+
+TEST(Site, EveryInstructionOfALongRun) {
+  // More straight code than one window may hold: `add eax, imm8` of three bytes, and a return.
+  constexpr std::uint32_t kCount = 100;
+  std::vector<std::byte> code;
+  for (std::uint32_t n = 0; n < kCount; ++n)
+    for (const int byte : {0x83, 0xc0, 0x01}) code.push_back(static_cast<std::byte>(byte));
+  code.push_back(std::byte{0xc3});
+  const CodeRange range{LinkAddr(kBase), LinkAddr(kBase + code.size())};
+  ModuleInput input;
+  input.sections.push_back({range.begin, code});
+  input.functions.push_back(range);
+  const ModuleCode module(std::move(input));
+  const FunctionCode function = analyze_function(module, range);
+  std::vector<PointRequest> points;
+  for (std::uint32_t n = 0; n <= kCount; ++n) {
+    points.push_back({.at = LinkAddr(kBase + 3 * n),
+                      .kind = PointKind::kInstruction,
+                      .function = &function,
+                      .tag = n});
+  }
+  const SiteSet set = plan_sites(module, points);
+  EXPECT_TRUE(set.refused.empty());
+  std::vector<int> answers(kCount + 1, 0);
+  LinkAddr last;
+  for (const SitePlan& s : set.sites) {
+    EXPECT_GE(s.site, last);
+    EXPECT_LE(s.window_size, kMaxWindow);
+    EXPECT_LE(trampoline_bound(s, s.points.size()), kMaxTrampoline);
+    last = s.site + s.window_size;
+    for (const PlannedPoint& p : s.points) {
+      EXPECT_EQ(s.site + p.offset, LinkAddr(kBase + 3 * p.tag));
+      ++answers[p.tag];
+    }
+  }
+  EXPECT_EQ(answers, std::vector<int>(kCount + 1, 1));
 }
 
 TEST(Site, TrapTakesOneInstruction) {

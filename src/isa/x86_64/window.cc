@@ -102,20 +102,19 @@ Attempt WindowFinder::search(const PointRequest& point, std::size_t index) const
   return attempt;
 }
 
-std::vector<Window> WindowFinder::for_short_jump(const PointRequest& point) const {
+std::vector<Window> WindowFinder::all(const PointRequest& point, std::size_t size) const {
   std::vector<Window> found;
   if (point_refused(point)) return found;
   const std::size_t index = *function_.find(point.at);
   const auto take = [&](std::size_t first) {
-    const Attempt attempt = point.kind == PointKind::kFallThrough
-                                ? fall_through(first, index, kShortJumpSize)
-                                : from(first, index, kShortJumpSize);
+    const Attempt attempt = point.kind == PointKind::kFallThrough ? fall_through(first, index, size)
+                                                                  : from(first, index, size);
     if (attempt.window) found.push_back(*attempt.window);
   };
   if (point.kind == PointKind::kEntry) {
     const bool endbr = code_[index].kind == Kind::kEndbr;
     if (endbr && is_plain_start(index + 1)) {
-      const Attempt behind = from(index + 1, index + 1, kShortJumpSize);
+      const Attempt behind = from(index + 1, index + 1, size);
       if (behind.window) found.push_back(*behind.window);
     }
     take(index);

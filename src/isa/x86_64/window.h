@@ -48,11 +48,18 @@ class WindowFinder {
   Attempt for_jump(const PointRequest& point) const;
   // The same for a jump of kShortJumpSize, which leads to an island: all that there are, best
   // first.
-  std::vector<Window> for_short_jump(const PointRequest& point) const;
+  std::vector<Window> for_short_jump(const PointRequest& point) const {
+    return all(point, kShortJumpSize);
+  }
+  // All that there are for a jump of kJumpSize, best first.
+  std::vector<Window> all_for_jump(const PointRequest& point) const {
+    return all(point, kJumpSize);
+  }
   // The window that starts at instruction `first`, holds `last` and has room for `size` bytes.
   Attempt from(std::size_t first, std::size_t last, std::size_t size) const;
 
  private:
+  std::vector<Window> all(const PointRequest& point, std::size_t size) const;
   std::optional<Obstacle> point_refused(const PointRequest& point) const;
   Attempt entry_with_endbr(std::size_t index) const;
   Attempt fall_through(std::size_t first, std::size_t ret, std::size_t size) const;
