@@ -11,7 +11,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
+#include <iterator>
 
 #include "base/check.h"
 #include "probes/leftovers.h"
@@ -28,6 +30,10 @@ using std::chrono::milliseconds;
 // A site that a thread is in the midst of, and code that a thread is in, are looked at again this
 // often.
 constexpr int kTries = 50;
+// On a machine that is overloaded a thread may not run for seconds: not to the next stop, and not
+// to the end of a body. What was put in place is to go all the same.
+constexpr milliseconds kInsistence{15000};
+constexpr milliseconds kLongestWait{100};
 constexpr milliseconds kLongestPause{20};
 // A process that said that it is about to execute, and does not (no such file), is let go of again
 // after this.
@@ -43,6 +49,9 @@ constexpr std::uint64_t kEnteredAtOnce = 1 << 20;
 // How much text is compared with its file while the process is stopped.
 constexpr std::uint64_t kTextPerPart = 16 * wire::kPageSize;
 constexpr std::size_t kPartsPerStop = 4;
+constexpr std::size_t kStopsKept = 20;
+// Batches whose modules have gone that stay mapped.
+constexpr std::size_t kIdleBatches = 4;
 
 void pause_for(milliseconds time) {
   const timespec rest{time.count() / 1000, time.count() % 1000 * 1'000'000};
@@ -53,37 +62,12 @@ milliseconds pause_before_try(int n) { return std::min(milliseconds(1 + n), kLon
 
 bool is_gone(const Error& error) { return error.code() == ErrorCode::kTargetGone; }
 
-symbols::MapEntry to_map_entry(const target::Mapping& m) {
-  symbols::MapEntry entry;
-  entry.start = m.range.start;
-  entry.end = m.range.end;
-  entry.offset = m.offset.value();
-  entry.readable = m.readable;
-  entry.writable = m.writable;
-  entry.executable = m.executable;
-  entry.device_major = static_cast<std::uint32_t>(m.device >> 8 & 0xfff);
-  entry.device_minor = static_cast<std::uint32_t>(m.device & 0xff) |
-                       static_cast<std::uint32_t>(m.device >> 12 & 0xfff00);
-  entry.inode = m.inode;
-  entry.path = m.deleted ? m.path + " (deleted)" : m.path;
-  return entry;
-}
-
-// Where there are modules: the process's own mappings of files, and the vDSO, that can be executed.
-std::vector<symbols::MapEntry> code_of(std::span<const symbols::MapEntry> entries) {
-  std::vector<symbols::MapEntry> code;
-  for (const symbols::MapEntry& e : entries) {
-    if (e.executable && !e.path.empty()) code.push_back(e);
-  }
-  return code;
-}
-
 }  // namespace
 
 Tracee::Tracee(Tracee&&) noexcept = default;
 
 Tracee::~Tracee() {
-  const bool moved_from = !installation_ && (!arena_ || arena_->local().empty());
+  const bool moved_from = placed_.empty() && (!arena_ || arena_->local().empty());
   if (!moved_from) {
     deactivate();
     (void)disarm();
@@ -148,16 +132,34 @@ Result<> Tracee::let_go() {
   return done;
 }
 
+void Tracee::note_stop(std::string_view purpose, std::chrono::nanoseconds duration) {
+  ++stop_count_;
+  longest_stop_ = std::max(longest_stop_, duration);
+  if (stops_.size() < kStopsKept) stops_.push_back({purpose, duration});
+}
+
 template <typename F>
 Result<> Tracee::while_stopped(std::string_view purpose, F f) {
   if (held_) return f(*held_);
   TL_TRY(seize());
   TL_TRY_ASSIGN(target::StoppedProcess process, attachment()->stop());
   const Result<> done = f(process);
-  stops_.push_back({purpose, process.stopped_for()});
+  note_stop(purpose, process.stopped_for());
   const Result<> resumed = process.resume();
   if (!done) return done;
   return resumed;
+}
+
+// The same, again and again where it cannot be stopped.
+template <typename F>
+Result<> Tracee::insist(std::chrono::steady_clock::time_point deadline, std::string_view purpose,
+                        F f) {
+  for (;;) {
+    const Result<> done = while_stopped(purpose, f);
+    const bool again = !done && done.error().code() == ErrorCode::kTimeout &&
+                       std::chrono::steady_clock::now() < deadline;
+    if (!again) return done;
+  }
 }
 
 // Whether the process still runs the program that modules_ was read of.
@@ -186,23 +188,12 @@ Result<Loaded> Tracee::load() {
     TL_TRY_ASSIGN(const target::TaskStat stat, target::read_stat(pid_));
     start_code_ = stat.start_code;
   }
-  TL_TRY_ASSIGN(const std::vector<target::Mapping> maps, target::read_maps(pid_));
-  std::vector<symbols::MapEntry> entries;
-  for (const target::Mapping& m : maps) entries.push_back(to_map_entry(m));
-  std::vector<symbols::MapEntry> code = code_of(entries);
-  if (same && code == code_maps_) return Loaded::kAsBefore;
-  symbols::ModuleOptions options;
-  options.root_prefix = fmt::format("/proc/{}/root", pid_.value);
-  options.map_files = fmt::format("/proc/{}/map_files", pid_.value);
-  if (const auto path = target::executable_path(pid_)) options.executable = *path;
-  options.memory = [memory = memory_](RemoteAddr from, std::span<std::byte> into) {
-    return memory->read(from, into);
-  };
-  const std::unique_ptr<probes::ModuleCache> before = std::move(modules_);
-  modules_ = std::make_unique<probes::ModuleCache>(symbols::read_modules(entries, options),
-                                                   options.memory);
-  if (same) modules_->take_over(*before);
-  code_maps_ = std::move(code);
+  if (same) {
+    TL_TRY_ASSIGN(const ModuleChanges changes, modules_->refresh());
+    return changes.any() ? Loaded::kAnew : Loaded::kAsBefore;
+  }
+  TL_TRY_ASSIGN(LoadedModules loaded, LoadedModules::read(pid_, memory_));
+  modules_.emplace(std::move(loaded));
   image_replaced_ = false;
   return Loaded::kAnew;
 }
@@ -212,10 +203,11 @@ std::size_t Tracee::thread_count() const {
   return tasks ? tasks->size() : 1;
 }
 
-Result<> Tracee::reserve(const wire::Layout& layout, const probes::SitePlans& plans,
-                         std::span<const std::byte> object) {
+Result<> Tracee::reserve(const TargetProgram& program) {
   TL_TRY(undo_leftovers());
-  installation_ = std::make_unique<probes::Installation>(*modules_, plans, object);
+  const wire::Layout& layout = program.layout;
+  placed_.clear();
+  for (const std::shared_ptr<const ProbeBatch>& batch : program.batches) place(batch);
   TL_TRY(while_stopped("map memory", [&](target::StoppedProcess& process) -> Result<> {
     TL_TRY_ASSIGN(const target::ThreadPointers pointers, target::read_thread_pointers(process));
     known_by_id_ = !pointers.all_self();
@@ -229,13 +221,17 @@ Result<> Tracee::reserve(const wire::Layout& layout, const probes::SitePlans& pl
     TL_TRY_ASSIGN(target::ForkPage page, target::ForkPage::create(calls));
     fork_page_.emplace(std::move(page));
     TL_TRY(target::register_membarrier(calls));
-    TL_TRY(installation_->reserve(calls));
+    for (const Placed& placed : placed_) TL_TRY(placed.installation->reserve(calls, owner()));
     return calls.end();
   }));
   TL_TRY(arena_->allocate());
   entered_ = std::min(arena_->local().size(), layout.chunks + kEnteredAtOnce);
   arena_->enter(pid_, 0, entered_);
   return {};
+}
+
+probes::RegionOwner Tracee::owner() const {
+  return {arena_address(), arena_ ? arena_->local().size() : 0, alive_address()};
 }
 
 void Tracee::enter_more() {
@@ -313,30 +309,169 @@ void Tracee::fill_header(wire::Header& header) const {
   std::ranges::copy(ancestors(pid_), header.ancestors);
 }
 
-Result<> Tracee::prepare(std::span<const probes::ProbeBinding> bindings) {
-  TL_TRY_ASSIGN(target::Memory memory, target::Memory::open(pid_));
-  return installation_->prepare(memory, bindings, arena_->local().size());
+void Tracee::place(const std::shared_ptr<const ProbeBatch>& batch) {
+  placed_.push_back({batch, std::make_unique<probes::Installation>(
+                                modules_->cache(), batch->sites.plans, batch->object->code.bytes)});
 }
 
-Result<probes::ArmReport> Tracee::arm() {
-  probes::ArmReport report;
+Result<> Tracee::prepare(const Placed& placed) {
+  TL_TRY_ASSIGN(target::Memory memory, target::Memory::open(pid_));
+  return placed.installation->prepare(memory, bind(*placed.batch, arena_address(), alive_address()),
+                                      arena_->local().size());
+}
+
+Result<> Tracee::prepare() {
+  for (const Placed& placed : placed_) TL_TRY(prepare(placed));
+  return {};
+}
+
+Result<> Tracee::arm() {
   for (int n = 0; n < kTries; ++n) {
+    std::size_t deferred = 0;
     TL_TRY(while_stopped("arm", [&](target::StoppedProcess& process) -> Result<> {
-      TL_TRY_ASSIGN(const probes::ArmReport round, installation_->arm(process));
-      report.armed += round.armed;
-      report.deferred = round.deferred;
+      TL_TRY_ASSIGN(const std::vector<std::size_t> gone, modules_->forget_gone());
+      forget_sites(gone);
+      for (const Placed& placed : placed_) {
+        TL_TRY_ASSIGN(const probes::ArmReport round, placed.installation->arm(process));
+        deferred += round.deferred;
+      }
       return {};
     }));
-    if (report.deferred == 0 || held_) break;
+    if (deferred == 0 || held_) break;
     pause_for(pause_before_try(n));
   }
-  installation_->refuse_deferred();
-  return report;
+  for (const Placed& placed : placed_) placed.installation->refuse_deferred();
+  return {};
 }
 
-const std::vector<probes::RefusedPlace>& Tracee::refused() const {
-  static const std::vector<probes::RefusedPlace> kNone;
-  return installation_ ? installation_->refused() : kNone;
+std::vector<probes::RefusedPlace> Tracee::refused(const ProbeBatch* batch) const {
+  std::vector<probes::RefusedPlace> all;
+  for (const Placed& placed : placed_) {
+    if (batch != nullptr && batch != placed.batch.get()) continue;
+    for (probes::RefusedPlace place : placed.installation->refused()) {
+      if (!placed.batch->sites.is_probe(place.probe)) continue;
+      place.probe = placed.batch->sites.probes[place.probe];
+      all.push_back(std::move(place));
+    }
+  }
+  return all;
+}
+
+// ------------------------------------------------------------------------------------------------
+// modules that come and go
+
+Result<ModuleChanges> Tracee::module_changes() {
+  TL_TRY_ASSIGN(ModuleChanges changes, modules_->refresh());
+  forget_sites(changes.gone);
+  for (const std::size_t module : replaced_modules()) {
+    if (std::ranges::find(changes.came, module) != changes.came.end()) continue;
+    changes.came.push_back(module);
+    forget_sites(std::span(&module, 1));
+  }
+  return changes;
+}
+
+// One that was unmapped and mapped again at its place looks as before, but for our jumps.
+std::vector<std::size_t> Tracee::replaced_modules() const {
+  std::vector<std::size_t> modules = modules_->cache().mapped();
+  std::erase_if(modules, [&](std::size_t module) {
+    return std::ranges::none_of(placed_, [&](const Placed& placed) {
+      return placed.installation->was_replaced(module, *memory_);
+    });
+  });
+  return modules;
+}
+
+void Tracee::forget_sites(std::span<const std::size_t> modules) {
+  for (const std::size_t module : modules) {
+    for (const Placed& placed : placed_) placed.installation->forget_module(module);
+  }
+}
+
+Result<> Tracee::forget_gone_modules() {
+  TL_TRY_ASSIGN(const std::vector<std::size_t> gone, modules_->forget_gone());
+  forget_sites(gone);
+  forget_sites(replaced_modules());
+  return {};
+}
+
+Result<std::vector<const ProbeBatch*>> Tracee::add(std::shared_ptr<const ProbeBatch> batch) {
+  const bool was_attached = attachment() != nullptr;
+  std::vector<const ProbeBatch*> released;
+  const auto put = [&]() -> Result<> {
+    place(batch);
+    TL_TRY(while_stopped("map memory", [&](target::StoppedProcess& process) -> Result<> {
+      TL_TRY_ASSIGN(released, release_idle(process));
+      TL_TRY_ASSIGN(target::RemoteCalls calls, target::RemoteCalls::begin(process));
+      TL_TRY(placed_.back().installation->reserve(calls, owner()));
+      return calls.end();
+    }));
+    TL_TRY(prepare(placed_.back()));
+    return arm();
+  };
+  const Result<> done = put();
+  if (!was_attached) (void)let_go();
+  if (!done) return done.error();
+  return released;
+}
+
+Result<> Tracee::arm_again(std::span<const std::size_t> modules) {
+  const bool was_attached = attachment() != nullptr;
+  for (const Placed& placed : placed_) {
+    for (const std::size_t module : modules) placed.installation->expect_module(module);
+  }
+  const Result<> done = arm();
+  if (!was_attached) (void)let_go();
+  return done;
+}
+
+// Of the batches whose modules have gone the last few stay, as they may come again.
+Result<std::vector<const ProbeBatch*>> Tracee::release_idle(target::StoppedProcess& process) {
+  std::vector<const ProbeBatch*> released;
+  auto idle = static_cast<std::size_t>(std::ranges::count_if(
+      placed_, [](const Placed& placed) { return placed.installation->is_idle(); }));
+  for (std::size_t i = 0; i < placed_.size() && idle > kIdleBatches; ++i) {
+    probes::Installation& installation = *placed_[i].installation;
+    if (!installation.is_idle()) continue;
+    TL_TRY_ASSIGN(const bool unused, installation.release(process));
+    if (!unused) continue;
+    for (const probes::ModuleSites& module : placed_[i].batch->sites.plans.modules)
+      modules_->cache().retire(module.module);
+    released.push_back(placed_[i].batch.get());
+    placed_.erase(placed_.begin() + static_cast<std::ptrdiff_t>(i--));
+    --idle;
+  }
+  return released;
+}
+
+// ------------------------------------------------------------------------------------------------
+// requests
+
+wire::Header* Tracee::header() const {
+  return arena_ && active_ ? reinterpret_cast<wire::Header*>(arena_->local().data()) : nullptr;
+}
+
+// Only that thread's request: another one may have come meanwhile.
+void Tracee::answer(wire::Request request, std::uint32_t thread) {
+  if (header() == nullptr) return;
+  std::uint32_t* word = &header()->requests[request].thread;
+  for (std::uint32_t there : {thread, thread | wire::kRequestSeen}) {
+    __atomic_compare_exchange_n(word, &there, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+  }
+  ::syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+std::uint32_t Tracee::waiting_for(wire::Request request) const {
+  if (header() == nullptr) return 0;
+  return __atomic_load_n(&header()->requests[request].thread, __ATOMIC_ACQUIRE) &
+         ~wire::kRequestSeen;
+}
+
+void Tracee::answer_load() { answer(wire::kLoadRequest, std::exchange(loading_, 0)); }
+
+std::uint32_t Tracee::take_missed_loads() {
+  if (header() == nullptr) return 0;
+  return __atomic_exchange_n(&header()->requests[wire::kLoadRequest].missed, 0, __ATOMIC_ACQ_REL);
 }
 
 void Tracee::activate(ExecsTold told) {
@@ -356,6 +491,11 @@ void Tracee::deactivate() {
   if (!arena_) return;
   auto* header = reinterpret_cast<wire::Header*>(arena_->local().data());
   __atomic_store_n(&header->state, 0, __ATOMIC_RELEASE);
+  // Whoever waits for us goes on.
+  for (wire::RequestWord& request : header->requests) {
+    __atomic_store_n(&request.thread, 0, __ATOMIC_RELEASE);
+    ::syscall(SYS_futex, &request.thread, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  }
 }
 
 Result<> Tracee::end_early() {
@@ -381,26 +521,36 @@ int Tracee::event_fd() const { return pidfd_.get(); }
 
 Result<Happening> Tracee::look() {
   if (ended_) return Happening::kNothing;
-  if (attachment() != nullptr) return take_events();
-  pollfd exit{pidfd_.get(), POLLIN, 0};
-  if (::poll(&exit, 1, 0) > 0) {
-    ended_ = true;
-    if (launched_) {
-      if (const auto status = launched_->wait_exit(milliseconds(0)); status && *status)
-        exit_status_ = **status;
-    }
+  if (attachment() != nullptr) {
+    TL_TRY_ASSIGN(const Happening happening, take_events());
+    if (happening != Happening::kNothing) return happening;
+  } else if (has_ended()) {
     return Happening::kExited;
   }
   TL_TRY(answer_exec_request());
-  if (attachment() != nullptr) return take_events();
-  const auto stat = target::read_stat(pid_);
-  if (stat && !stat->is_dead() && stat->start_code.value() != 0 &&
-      stat->start_code != start_code_) {
+  if (attachment() != nullptr) {
+    TL_TRY_ASSIGN(const Happening happening, take_events());
+    if (happening != Happening::kNothing) return happening;
+  } else if (const auto stat = target::read_stat(pid_); stat && !stat->is_dead() &&
+                                                        stat->start_code.value() != 0 &&
+                                                        stat->start_code != start_code_) {
     start_code_ = stat->start_code;
     image_replaced_ = true;
     return Happening::kExecuted;
   }
-  return Happening::kNothing;
+  loading_ = waiting_for(wire::kLoadRequest);
+  return loading_ != 0 ? Happening::kLoading : Happening::kNothing;
+}
+
+bool Tracee::has_ended() {
+  pollfd exit{pidfd_.get(), POLLIN, 0};
+  if (::poll(&exit, 1, 0) <= 0) return false;
+  ended_ = true;
+  if (launched_) {
+    if (const auto status = launched_->wait_exit(milliseconds(0)); status && *status)
+      exit_status_ = **status;
+  }
+  return true;
 }
 
 // Of an attached process: its signals and threads are seen to, and an exec or its end is told.
@@ -436,12 +586,10 @@ Result<Happening> Tracee::take_events() {
 // The other half of the rendezvous: 1. seize, so that the exec stops the process; 2. let the
 // waiting thread go on.
 Result<> Tracee::answer_exec_request() {
-  if (!arena_ || !active_) return {};
-  auto* request = &reinterpret_cast<wire::Header*>(arena_->local().data())->exec_request;
-  if (__atomic_load_n(request, __ATOMIC_ACQUIRE) == 0) return {};
+  const std::uint32_t thread = waiting_for(wire::kExecRequest);
+  if (thread == 0) return {};
   const Result<> seized = seize();
-  __atomic_store_n(request, 0, __ATOMIC_RELEASE);
-  ::syscall(SYS_futex, request, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+  answer(wire::kExecRequest, thread);
   if (!seized) {
     if (is_gone(seized.error())) return {};
     return seized;
@@ -453,7 +601,7 @@ Result<> Tracee::answer_exec_request() {
 Result<std::vector<std::string>> Tracee::disarm() {
   std::vector<std::string> left;
   deactivate();
-  if (ended_ || !installation_) {
+  if (ended_ || placed_.empty()) {
     forget();
     if (!ended_ && !held_ && !at_exec_) (void)let_go();
     return left;
@@ -465,7 +613,7 @@ Result<std::vector<std::string>> Tracee::disarm() {
     return left;
   }
   if (!done) return done.error();
-  installation_.reset();
+  placed_.clear();
   (void)let_go();
   return left;
 }
@@ -473,8 +621,13 @@ Result<std::vector<std::string>> Tracee::disarm() {
 Result<> Tracee::release_all(std::vector<std::string>& left) {
   std::size_t foreign = 0;
   bool clean = false;
-  TL_TRY(while_stopped("disarm", [&](target::StoppedProcess& process) -> Result<> {
-    TL_TRY_ASSIGN(foreign, installation_->disarm(process));
+  const auto deadline = std::chrono::steady_clock::now() + kInsistence;
+  TL_TRY(insist(deadline, "disarm", [&](target::StoppedProcess& process) -> Result<> {
+    TL_TRY(forget_gone_modules());
+    for (const Placed& placed : placed_) {
+      TL_TRY_ASSIGN(const std::size_t left_here, placed.installation->disarm(process));
+      foreign += left_here;
+    }
     return {};
   }));
   if (foreign != 0) {
@@ -483,9 +636,13 @@ Result<> Tracee::release_all(std::vector<std::string>& left) {
         foreign, foreign == 1 ? " was" : "s were", pid_.value));
     return {};
   }
-  for (int n = 0; n < kTries && !clean; ++n) {
-    TL_TRY(while_stopped("unmap", [&](target::StoppedProcess& process) -> Result<> {
-      TL_TRY_ASSIGN(clean, installation_->release(process));
+  for (int n = 0; !clean && std::chrono::steady_clock::now() < deadline; ++n) {
+    TL_TRY(insist(deadline, "unmap", [&](target::StoppedProcess& process) -> Result<> {
+      clean = true;
+      for (const Placed& placed : placed_) {
+        TL_TRY_ASSIGN(const bool released, placed.installation->release(process));
+        clean = clean && released;
+      }
       if (!clean) return {};
       TL_TRY_ASSIGN(target::RemoteCalls calls, target::RemoteCalls::begin(process));
       if (arena_) TL_TRY(arena_->remove(calls));
@@ -493,7 +650,7 @@ Result<> Tracee::release_all(std::vector<std::string>& left) {
       fork_page_.reset();
       return calls.end();
     }));
-    if (!clean) pause_for(pause_before_try(n));
+    if (!clean) pause_for(std::min(milliseconds(1 + n), kLongestWait));
   }
   if (clean) give_text_back();
   if (!clean) {
@@ -506,7 +663,9 @@ Result<> Tracee::release_all(std::vector<std::string>& left) {
 // The private copies of text pages, in short stops of their own. Only memory is at stake: failures
 // change nothing.
 void Tracee::give_text_back() {
-  const std::vector<target::AddressRange> parts = installation_->text_pages(kTextPerPart);
+  std::vector<target::AddressRange> parts;
+  for (const Placed& placed : placed_)
+    std::ranges::move(placed.installation->text_pages(kTextPerPart), std::back_inserter(parts));
   for (std::size_t first = 0; first < parts.size(); first += kPartsPerStop) {
     const std::size_t count = std::min(kPartsPerStop, parts.size() - first);
     (void)while_stopped("give text back", [&](target::StoppedProcess& process) -> Result<> {
@@ -523,11 +682,11 @@ void Tracee::kill_launched() {
 
 void Tracee::forget() {
   active_ = false;
-  if (installation_) installation_->forget();
+  for (const Placed& placed : placed_) placed.installation->forget();
   if (fork_page_) fork_page_->forget();
   if (arena_) arena_->forget();
   fork_page_.reset();
-  installation_.reset();
+  placed_.clear();
 }
 
 bool Tracee::reads_memory(RemoteAddr from, std::span<std::byte> out) const {
