@@ -240,7 +240,7 @@ class Postgres(Repeated):
     needs = (("/usr/lib/postgresql/*/bin/postgres",), ("/usr/lib/postgresql/*/bin/initdb",),
              ("/usr/lib/postgresql/*/bin/pgbench", "/usr/bin/pgbench"), ("/usr/lib/postgresql/*/bin/psql",))
     programs = [EVERYTHING, LIBC, OWN.replace("a.out::", "a.out:Exec*:")]
-    each = 300
+    each = 4000
 
     def as_user(self):
         return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
