@@ -285,13 +285,18 @@ Result<std::size_t> Installation::disarm(target::StoppedProcess& process) {
   return left;
 }
 
-Result<bool> Installation::release(target::StoppedProcess& process) {
+std::vector<target::AddressRange> Installation::code() const {
   std::vector<target::AddressRange> ranges;
   for (const Region& region : regions_) {
     if (region.region) ranges.push_back(region.region->range());
   }
-  if (ranges.empty()) return true;
   std::ranges::sort(ranges);
+  return ranges;
+}
+
+Result<bool> Installation::release(target::StoppedProcess& process) {
+  const std::vector<target::AddressRange> ranges = code();
+  if (ranges.empty()) return true;
   if (armed_count() != 0)
     return false;  // somebody patched over us: what leads into a region must find it there
   TL_TRY_ASSIGN(const bool unused, nobody_inside(process, ranges));

@@ -74,6 +74,8 @@ class Installation {
   // All its sites were in modules that have gone.
   bool is_idle() const;
 
+  // Where its code is.
+  std::vector<target::AddressRange> code() const;
   // The pages of text that were patched, in parts of at most `largest` bytes (whole pages).
   std::vector<target::AddressRange> text_pages(std::uint64_t largest) const;
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <thread>
 
 #include "consume/merge.h"
@@ -27,6 +28,9 @@ constexpr milliseconds kIdlePause{50};
 constexpr milliseconds kBusyPause{5};
 constexpr std::size_t kManyRecords = 1000;
 constexpr int kDrainTries = 20;
+// Looking whether a level was left costs a stop.
+constexpr std::uint32_t kRoundsOfALeftLevel = 3;
+constexpr milliseconds kLevelsPause{100};
 constexpr std::chrono::microseconds kFiringTime{50};
 // For the names of probes in modules to come, in bytes.
 constexpr std::size_t kSpareStrings = std::size_t{256} << 10;
@@ -467,6 +471,7 @@ Result<> Session::drain(consume::DrainKind kind) {
     for (consume::Record& record : taken.records) record.source = static_cast<std::uint32_t>(i);
     records.push_back(std::move(taken.records));
     left_some_ = left_some_ || !taken.busy.empty();
+    if (!over) TL_TRY(free_left_levels(target, taken.busy));
     untold_ += taken.new_drops;
     if (taken.barrier_error && !barrier_failed_) {
       notes_.push_back("aggregations are read only when a process has ended: " +
@@ -480,6 +485,48 @@ Result<> Session::drain(consume::DrainKind kind) {
   // As DTrace does, at most once in statusrate.
   if (SteadyClock::now() >= drops_due_) TL_TRY(tell_drops());
   return {};
+}
+
+// A level that stays busy round after round is one that its thread has left by siglongjmp from a
+// signal handler, or with its life; or the thread is kept from running in the midst of it. It has
+// left if it is outside of our code. A thread that calls probed functions all the time is hardly
+// ever met there; but if all of its levels have been busy since the last look, and bodies have come
+// and found none free, it is passing through such a body now, which holds none.
+Result<> Session::free_left_levels(Target& target, std::span<const consume::BusyLevel> busy) {
+  struct Left {
+    const consume::BusyLevel* lowest = nullptr;
+    std::uint32_t levels = 0;
+    bool passed = false;  // bodies found no level since the last look
+  };
+  std::map<std::uint32_t, Left> slots;
+  for (const consume::BusyLevel& level : busy) {
+    if (level.rounds < kRoundsOfALeftLevel) continue;
+    Left& left = slots[level.slot];
+    if (left.lowest == nullptr || level.level < left.lowest->level) left.lowest = &level;
+    ++left.levels;
+  }
+  if (slots.empty() || SteadyClock::now() < target.levels_due) return {};
+  target.levels_due = SteadyClock::now() + kLevelsPause;
+  std::vector<std::uint64_t> owners;
+  std::vector<const Left*> all;
+  for (auto& [slot, left] : slots) {
+    const auto [before, fresh] = target.level_drops.try_emplace(slot, left.lowest->drops);
+    left.passed = !fresh && left.lowest->drops != before->second;
+    before->second = left.lowest->drops;
+    owners.push_back(left.lowest->owner);
+    all.push_back(&left);
+  }
+  const Result<> looked =
+      target.tracee.look_at_owners(owners, [&](std::size_t i, probes::Presence presence) {
+        const Left& left = *all[i];
+        const bool passing =
+            presence == probes::Presence::kPassing && left.levels == wire::kLevels && left.passed;
+        if (presence == probes::Presence::kOutside || passing)
+          target.drainer->abandon_level(left.lowest->slot, left.lowest->level);
+      });
+  // One that cannot be stopped just now is looked at again.
+  if (!looked && looked.error().code() == ErrorCode::kTimeout) return {};
+  return looked;
 }
 
 Result<> Session::tell_drops() {

@@ -128,6 +128,8 @@ class Session {
     std::optional<consume::Drainer> drainer;
     std::set<std::size_t> matched_modules;  // those that descriptions have been matched against
     bool modules_changing = false;          // the last comparison has found changes
+    std::chrono::steady_clock::time_point levels_due{};  // when left levels are looked for again
+    std::map<std::uint32_t, std::uint64_t> level_drops;  // by slot, when they were looked for last
   };
   struct Tick {
     std::uint32_t probe = 0;
@@ -162,6 +164,7 @@ class Session {
   Result<> fire_all(BuiltinKind kind, const TracerEnvironment::Arguments& arguments = {});
   Result<> run_ticks();
   Result<> drain(consume::DrainKind kind);
+  Result<> free_left_levels(Target& target, std::span<const consume::BusyLevel> busy);
   Result<> tell_drops();
   Result<> process(std::vector<consume::Record> records);
   Result<> process_one(const consume::Record& record);

@@ -14,8 +14,10 @@
 #include <climits>
 #include <cstring>
 #include <iterator>
+#include <map>
 
 #include "base/check.h"
+#include "probes/in_use.h"
 #include "probes/leftovers.h"
 #include "session/ancestors.h"
 #include "target/process.h"
@@ -510,6 +512,38 @@ Result<> Tracee::end_early() {
         auto* header = reinterpret_cast<wire::Header*>(arena_->local().data());
         __atomic_store_n(&header->tid_offset, pointers.tid_offset, __ATOMIC_RELEASE);
         __atomic_fetch_and(&header->state, ~wire::kEarly, __ATOMIC_ACQ_REL);
+        return {};
+      });
+  if (!was_attached) (void)let_go();
+  if (!looked && is_gone(looked.error())) return {};
+  return looked;
+}
+
+Result<> Tracee::look_at_owners(std::span<const std::uint64_t> owners,
+                                const std::function<void(std::size_t, probes::Presence)>& then) {
+  const bool was_attached = attachment() != nullptr;
+  const Result<> looked =
+      while_stopped("free levels", [&](target::StoppedProcess& process) -> Result<> {
+        std::vector<target::AddressRange> code;
+        for (const Placed& placed : placed_) {
+          const std::vector<target::AddressRange> own = placed.installation->code();
+          code.insert(code.end(), own.begin(), own.end());
+        }
+        std::ranges::sort(code);
+        TL_TRY_ASSIGN(const auto present, probes::presence(process, code));
+        TL_TRY_ASSIGN(const target::ThreadPointers pointers, target::read_thread_pointers(process));
+        std::map<std::uint64_t, probes::Presence> by_owner;
+        for (const auto& thread : pointers.threads) {
+          const auto found = present.find(thread.tid.value);
+          if (found == present.end()) continue;
+          by_owner[thread.pointer.value()] = found->second;
+          by_owner[wire::kOwnerIsTid | static_cast<std::uint32_t>(thread.tid.value)] =
+              found->second;
+        }
+        for (std::size_t i = 0; i < owners.size(); ++i) {
+          const auto found = by_owner.find(owners[i]);
+          then(i, found == by_owner.end() ? probes::Presence::kOutside : found->second);
+        }
         return {};
       });
   if (!was_attached) (void)let_go();

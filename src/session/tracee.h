@@ -23,6 +23,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -33,6 +34,7 @@
 
 #include "base/address.h"
 #include "base/result.h"
+#include "probes/in_use.h"
 #include "probes/installation.h"
 #include "probes/module_cache.h"
 #include "session/loaded_modules.h"
@@ -128,6 +130,11 @@ class Tracee {
   // over.
   bool early() const { return early_ && active_; }
   Result<> end_early();
+
+  // Stops the process, and calls `then` for the number of each slot's owner (wire::Slot::owner),
+  // with where its thread is as to our code. (One that does not exist is outside.)
+  Result<> look_at_owners(std::span<const std::uint64_t> owners,
+                          const std::function<void(std::size_t, probes::Presence)>& then);
 
   // What happened since the last call: the end of the process, or an exec. If it is held() then, it
   // is stopped at the new image's start; else that runs already. load() is next.
