@@ -22,6 +22,21 @@ bool is_same_place(const symbols::Module& a, const symbols::Module& b) {
 
 }  // namespace
 
+void ModuleCache::share_files(const ModuleCache& other) {
+  for (std::size_t i = 0; i < size(); ++i) {
+    symbols::Module& mine = list_.modules[i];
+    for (std::size_t j = 0; j < other.size(); ++j) {
+      const symbols::Module& known = other.module(j);
+      const bool by_file = mine.file_state != symbols::FileState::kMemoryOnly &&
+                           known.file_state != symbols::FileState::kMemoryOnly;
+      if (!by_file || !is_same_file(mine, known)) continue;
+      mine.image = known.image;
+      known_[i].file = other.known_[j].file;
+      break;
+    }
+  }
+}
+
 std::size_t ModuleCache::add(symbols::Module module) {
   std::shared_ptr<File> file;
   for (std::size_t i = 0; i < size(); ++i) {

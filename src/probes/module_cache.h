@@ -28,6 +28,9 @@ class ModuleCache {
   // Of a forked child, which has the same modules; `memory` reads the child's.
   ModuleCache(const ModuleCache& parent, symbols::MemoryReader memory);
 
+  // What `other`, of any process, knows of the files that are modules here, too.
+  void share_files(const ModuleCache& other);
+
   std::size_t size() const { return list_.modules.size(); }
   const symbols::Module& module(std::size_t index) const { return list_.modules[index]; }
   bool is_mapped(std::size_t index) const { return known_[index].mapped; }

@@ -66,7 +66,7 @@ Session::~Session() = default;
 
 MatchTarget Session::match_target(std::size_t index, std::vector<std::size_t> modules) {
   Target& target = targets_[index];
-  return {target.tracee.pid(), &target.tracee.modules(), std::move(modules)};
+  return {target.family, &target.tracee.modules(), std::move(modules)};
 }
 
 Result<> Session::find() {
@@ -98,8 +98,10 @@ Result<> Session::plan(std::size_t index, std::span<const PlacedProbe> placed) {
   const auto status = target::read_status(target.tracee.pid());
   const bool free = status && status->seccomp == 0;
   RendezvousWishes wishes;
-  wishes.execs = free && (!placed.empty() || target.later.any);
+  const bool follow = options_.flag("follow");
+  wishes.execs = free && (!placed.empty() || target.later.any || follow);
   wishes.loads = free && target.later.any;
+  wishes.forks = free && follow;
   target.sites = plan_sites(
       placed, target.tracee.modules(), wishes,
       status && status->shadow_stack ? probes::ShadowStack::kYes : probes::ShadowStack::kNo);
@@ -224,6 +226,14 @@ Result<> Session::start() {
 }
 
 void Session::activate(Target& target) {
+  if (options_.flag("follow")) target.tracee.follow();
+  if (options_.flag("follow") &&
+      !(target.program && target.program->batches.front()->sites.told.forks)) {
+    notes_.push_back(fmt::format(
+        "children of pid {} are not followed: it cannot tell of them (a seccomp filter, or no "
+        "function that makes processes)",
+        target.tracee.pid().value));
+  }
   const bool told = target.program && target.program->batches.front()->sites.told.execs;
   target.tracee.activate(told ? ExecsTold::kYes : ExecsTold::kNo);
   next_comparison_ = {};
@@ -248,7 +258,8 @@ Result<> Session::build(std::size_t index) {
     TL_TRY(match_again(index));
   }
   if (target.sites.plans.site_count() == 0 && !target.later.any) return {};
-  const ArenaWishes wishes{threads, mute_offset_, target.later.any ? kSpareStrings : 0};
+  const ArenaWishes wishes{threads, mute_offset_,
+                           target.later.any || options_.flag("follow") ? kSpareStrings : 0};
   TL_TRY_ASSIGN(TargetProgram built,
                 build_target_program(context(), target.sites, target.later.bodies, wishes));
   target.program = std::make_unique<TargetProgram>(std::move(built));
@@ -410,13 +421,17 @@ Result<> Session::work() {
     target.tracee.enter_more();
   }
   TL_TRY(drain(consume::DrainKind::kRunning));
+  retire_children();
   if (running_) TL_TRY(run_ticks());
   if (!targets_.empty() && all_ended()) running_ = false;
   return output_.flush();
 }
 
 Result<> Session::look_at(std::size_t index) {
+  if (targets_[index].over) return {};
   TL_TRY_ASSIGN(const Happening happening, targets_[index].tracee.look());
+  for (Tracee::Child& child : targets_[index].tracee.take_children())
+    TL_TRY(follow_child(index, std::move(child)));
   if (happening == Happening::kExecuted) return arm_again(index);
   if (happening != Happening::kLoading) return {};
   const Result<> done = update_modules(index, Told::kYes);

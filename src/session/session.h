@@ -120,11 +120,14 @@ class Session {
 
  private:
   struct Target {
-    explicit Target(Tracee traced) : tracee(std::move(traced)) {}
+    explicit Target(Tracee traced) : tracee(std::move(traced)), family(tracee.pid()) {}
     PlannedSites sites;  // from find() to compile(), then in `program`
     LaterProbes later;   // of its present image
     std::unique_ptr<TargetProgram> program;
     Tracee tracee;
+    Pid family;             // by which descriptions name it: of a followed child, its ancestor's
+    bool followed = false;  // a child of a traced process
+    bool over = false;      // one that has ended, and whose place is free
     std::optional<consume::Drainer> drainer;
     std::set<std::size_t> matched_modules;  // those that descriptions have been matched against
     bool modules_changing = false;          // the last comparison has found changes
@@ -152,6 +155,11 @@ class Session {
   Result<> arm(std::size_t index);
   Result<> arm_again(std::size_t index);
   Result<> look_at(std::size_t index);
+  // Of children: followed_children.cc.
+  Result<> follow_child(std::size_t parent, Tracee::Child child);
+  Result<> arm_child(std::size_t index, std::size_t parent);
+  std::size_t place_for(Tracee tracee);
+  void retire_children();
   // Of modules that come and go: added_modules.cc.
   enum class Told : std::uint8_t { kNo, kYes };  // by the process, so that nothing was missed
   Result<> update_modules(std::size_t index, Told told);

@@ -40,6 +40,9 @@ constexpr milliseconds kLongestPause{20};
 // A process that said that it is about to execute, and does not (no such file), is let go of again
 // after this.
 constexpr milliseconds kExecPatience{1000};
+// One that said that it is about to fork, and does not, after this.
+constexpr milliseconds kForkPatience{1000};
+constexpr milliseconds kForkLinger{20};
 constexpr milliseconds kLoadTimeout{30000};
 // Another Trapline holds a process for some milliseconds at a time.
 constexpr milliseconds kOthersPatience{1000};
@@ -120,7 +123,9 @@ target::Attachment* Tracee::attachment() {
 
 Result<> Tracee::seize() {
   if (attachment() != nullptr) return {};
-  TL_TRY_ASSIGN(target::Attachment attached, target::Attachment::seize(pid_));
+  target::AttachOptions options;
+  options.follow.forks = follow_;
+  TL_TRY_ASSIGN(target::Attachment attached, target::Attachment::seize(pid_, options));
   attachment_.emplace(std::move(attached));
   return {};
 }
@@ -195,6 +200,7 @@ Result<Loaded> Tracee::load() {
     return changes.any() ? Loaded::kAnew : Loaded::kAsBefore;
   }
   TL_TRY_ASSIGN(LoadedModules loaded, LoadedModules::read(pid_, memory_));
+  if (modules_) loaded.cache().share_files(modules_->cache());  // what it ran before
   modules_.emplace(std::move(loaded));
   image_replaced_ = false;
   return Loaded::kAnew;
@@ -245,6 +251,7 @@ void Tracee::enter_more() {
 
 // What a tracer that was killed left behind stands where ours are to stand.
 Result<> Tracee::undo_leftovers() {
+  if (forked_) return undo_parents();
   if (held_) return {};  // a new image
   TL_TRY_ASSIGN(const target::Memory memory, target::Memory::open(pid_));
   TL_TRY_ASSIGN(probes::Leftovers leftovers, probes::Leftovers::find(pid_, memory));
@@ -278,6 +285,17 @@ Result<> Tracee::undo_leftovers() {
     }));
     if (!clean) pause_for(pause_before_try(n));
   }
+  return {};
+}
+
+// A forked child that is held has what its parent had: probes that stand and count nothing.
+Result<> Tracee::undo_parents() {
+  forked_ = false;
+  TL_TRY_ASSIGN(probes::Leftovers leftovers, probes::Leftovers::find(pid_, *memory_));
+  if (leftovers.empty()) return {};
+  TL_TRY_ASSIGN(const std::size_t written_over, leftovers.disarm(*held_));
+  // Where it was forked within a signal handler that had interrupted one of our bodies, they stay.
+  if (written_over == 0) TL_TRY(leftovers.release(*held_));
   return {};
 }
 
@@ -318,8 +336,13 @@ void Tracee::place(const std::shared_ptr<const ProbeBatch>& batch) {
 
 Result<> Tracee::prepare(const Placed& placed) {
   TL_TRY_ASSIGN(target::Memory memory, target::Memory::open(pid_));
-  return placed.installation->prepare(memory, bind(*placed.batch, arena_address(), alive_address()),
-                                      arena_->local().size());
+  TL_TRY(placed.installation->prepare(memory, bind(*placed.batch, arena_address(), alive_address()),
+                                      arena_->local().size()));
+  for (const probes::ModuleSites& sites : placed.batch->sites.plans.modules) {
+    if (!modules_->cache().is_mapped(sites.module))
+      placed.installation->forget_module(sites.module);
+  }
+  return {};
 }
 
 Result<> Tracee::prepare() {
@@ -562,6 +585,7 @@ Result<Happening> Tracee::look() {
     return Happening::kExited;
   }
   TL_TRY(answer_exec_request());
+  TL_TRY(answer_fork_request());
   if (attachment() != nullptr) {
     TL_TRY_ASSIGN(const Happening happening, take_events());
     if (happening != Happening::kNothing) return happening;
@@ -595,24 +619,36 @@ Result<Happening> Tracee::take_events() {
     if (!event) break;
     switch (event->kind) {
       case target::Event::Kind::kExit:
+        if (apart_) *apart_ = true;
         ended_ = true;
         exit_status_ = event->status;
         return Happening::kExited;
       case target::Event::Kind::kExec:
+        if (apart_) *apart_ = true;
         at_exec_ = true;
         image_replaced_ = true;
         exec_deadline_.reset();
+        fork_deadline_.reset();
+        forks_expected_ = 0;
         return Happening::kExecuted;
       case target::Event::Kind::kTrap:
         TL_TRY(attachment()->resume(event->tid, SIGTRAP));
+        break;
+      case target::Event::Kind::kFork:
+        TL_TRY(adopt(*event));
         break;
       default:
         break;
     }
   }
+  if (fork_deadline_ && !waits_for_children()) {
+    fork_deadline_.reset();
+    forks_expected_ = 0;
+    if (!exec_deadline_) TL_TRY(let_go());
+  }
   if (exec_deadline_ && std::chrono::steady_clock::now() > *exec_deadline_) {
     exec_deadline_.reset();
-    TL_TRY(let_go());
+    if (!fork_deadline_) TL_TRY(let_go());
   }
   return Happening::kNothing;
 }
@@ -630,6 +666,74 @@ Result<> Tracee::answer_exec_request() {
   }
   exec_deadline_ = std::chrono::steady_clock::now() + kExecPatience;
   return {};
+}
+
+// ------------------------------------------------------------------------------------------------
+// children
+
+// As for an exec; it stays seized until each fork that was told has been seen, or has failed, and
+// for a moment more.
+Result<> Tracee::answer_fork_request() {
+  const std::uint32_t thread = waiting_for(wire::kForkRequest);
+  if (thread == 0) return {};
+  const Result<> seized = seize();
+  answer(wire::kForkRequest, thread);
+  if (!seized) {
+    if (is_gone(seized.error())) return {};
+    return seized;
+  }
+  ++forks_expected_;
+  fork_deadline_ = std::chrono::steady_clock::now() + kForkPatience;
+  return {};
+}
+
+// A thread whose vfork child runs cannot be stopped, and so not be let go of.
+bool Tracee::waits_for_children() const {
+  const bool vfork = std::ranges::any_of(vforks_, [](const auto& apart) { return !*apart; });
+  return vfork || std::chrono::steady_clock::now() < *fork_deadline_;
+}
+
+Result<> Tracee::adopt(const target::Event& fork) {
+  if (forks_expected_ > 0) --forks_expected_;
+  // One that forks often is not let go of and seized again each time.
+  if (forks_expected_ == 0) fork_deadline_ = std::chrono::steady_clock::now() + kForkLinger;
+  auto attached = attachment()->adopt_child(fork);
+  if (!attached) return is_gone(attached.error()) ? Result<>{} : attached.error();
+  auto apart = std::make_shared<bool>(!fork.vfork);
+  std::erase_if(vforks_, [](const auto& known) { return *known; });
+  if (fork.vfork) {
+    vforks_.push_back(apart);
+  }
+  children_.push_back({std::move(*attached), fork.vfork, std::move(apart)});
+  return {};
+}
+
+Result<Tracee> Tracee::of_child(Child child, const Tracee& parent) {
+  Tracee tracee(child.attachment.pid());
+  tracee.follow_ = true;
+  TL_TRY(tracee.read_identity());
+  tracee.attachment_.emplace(std::move(child.attachment));
+  tracee.apart_ = std::move(child.apart);
+  tracee.memory_ = parent.memory_;
+  if (!child.shares_memory) {
+    TL_TRY_ASSIGN(target::Memory opened, target::Memory::open(tracee.pid_));
+    tracee.memory_ = std::make_shared<target::Memory>(std::move(opened));
+  }
+  tracee.modules_.emplace(LoadedModules::of_child(*parent.modules_, tracee.pid_, tracee.memory_));
+  if (child.shares_memory) return tracee;
+  TL_TRY_ASSIGN(target::StoppedProcess stopped, tracee.attachment_->stop());
+  tracee.held_.emplace(std::move(stopped));
+  tracee.forked_ = true;
+  return tracee;
+}
+
+void Tracee::drop() {
+  forget();
+  arena_.reset();
+  attachment_.reset();
+  memory_.reset();
+  modules_.reset();
+  pidfd_ = Fd();
 }
 
 Result<std::vector<std::string>> Tracee::disarm() {

@@ -136,6 +136,22 @@ class Tracee {
   Result<> look_at_owners(std::span<const std::uint64_t> owners,
                           const std::function<void(std::size_t, probes::Presence)>& then);
 
+  // Children are to be followed: it tells of those that it makes. Before activate().
+  void follow() { follow_ = true; }
+  // A child that it has made, stopped at its first instruction; or, where it shares its parent's
+  // memory until it executes a program (vfork), running.
+  struct Child {
+    target::Attachment attachment;
+    bool shares_memory = false;
+    std::shared_ptr<bool> apart;  // it does not any more: its parent can be let go of
+  };
+  // Those made since the last call.
+  std::vector<Child> take_children() { return std::exchange(children_, {}); }
+  static Result<Tracee> of_child(Child child, const Tracee& parent);
+  bool shares_memory() const { return apart_ && !*apart_; }
+  // It has ended, and nothing of it is wanted any more: gives up all that it takes here.
+  void drop();
+
   // What happened since the last call: the end of the process, or an exec. If it is held() then, it
   // is stopped at the new image's start; else that runs already. load() is next.
   Result<Happening> look();
@@ -183,6 +199,9 @@ class Tracee {
   void note_stop(std::string_view purpose, std::chrono::nanoseconds duration);
   Result<Happening> take_events();
   Result<> answer_exec_request();
+  Result<> answer_fork_request();
+  Result<> adopt(const target::Event& fork);
+  bool waits_for_children() const;
   bool has_ended();
   std::uint32_t waiting_for(wire::Request request) const;
   void answer(wire::Request request, std::uint32_t thread);
@@ -196,6 +215,7 @@ class Tracee {
   void place(const std::shared_ptr<const ProbeBatch>& batch);
   Result<> prepare(const Placed& placed);
   Result<> undo_leftovers();
+  Result<> undo_parents();
   Result<> release_all(std::vector<std::string>& left);
   void give_text_back();
 
@@ -217,6 +237,13 @@ class Tracee {
   std::uint64_t entered_ = 0;  // bytes of it, from its start
   std::optional<target::ForkPage> fork_page_;
   std::vector<Placed> placed_;
+  bool follow_ = false;
+  bool forked_ = false;  // it still has its parent's probes
+  std::shared_ptr<bool> apart_;
+  std::vector<Child> children_;
+  std::vector<std::shared_ptr<bool>> vforks_;  // of its children that share its memory
+  std::uint32_t forks_expected_ = 0;           // told, and not seen yet
+  std::optional<std::chrono::steady_clock::time_point> fork_deadline_;
   std::uint32_t loading_ = 0;  // the request of the thread that told kLoading
   std::uint32_t tid_offset_ = 0;
   std::int32_t cpu_offset_ = 0;

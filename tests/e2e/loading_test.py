@@ -44,16 +44,16 @@ class Tracer:
 def a_tracer_comes_and_goes(harness):
     """While four threads load and unload: the target is right, and each tracer has counted something."""
     library = os.path.join(harness.targets, "libplugin.so")
-    target = harness.target("plugins", "--wait", library, "4000", "4")
+    target = harness.target("plugins", "--wait", library, "20000", "4")
     target.child.write(b"go\n")
     for _ in range(6):
         program = 'BEGIN { printf("armed\\n"); } ' + STEPS + " { @ = count(); seen = 1; } tick-20ms /seen/ { exit(0); }"
         done = harness.trace("-q", "-Z", "-n", program, "-p", str(target.pid))
+        if not target.child.running():
+            break
         harness.expect(done.returncode == 0 and number(r"^ +(\d+)$", done.stdout.decode()),
                        f"a tracer of a loading process: {done}")
         harness.expect(b"patched over" not in done.stderr, f"it left something: {done.stderr}")
-        if not target.child.running():
-            break
     status, text = target.end(120)
     harness.expect(status == 0, f"the target ended with {status}: {text}")
 
