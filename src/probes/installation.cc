@@ -106,11 +106,14 @@ std::uint64_t Installation::memory_needed() const {
   return bytes;
 }
 
-Result<> Installation::reserve(target::RemoteCalls& calls) {
+Result<> Installation::reserve(target::RemoteCalls& calls, const RegionOwner& owner) {
   for (Region& region : regions_) {
     TL_TRY_ASSIGN(target::CodeRegion mapped,
                   target::CodeRegion::allocate(calls, region.text, region_bound(region.contents)));
     region.region = std::move(mapped);
+    // From now on whoever finds it knows whose it is, and what else to unmap.
+    const BookHeader empty = book_header(owner, 0, region.region->range().size());
+    TL_TRY(region.region->write(calls.process(), 0, std::as_bytes(std::span(&empty, 1))));
   }
   return {};
 }

@@ -51,7 +51,7 @@ class Installation {
   std::uint64_t memory_needed() const;
 
   // Errors: kNotFound (no room within reach), kPermission (no executable memory), kOs, kTargetGone.
-  Result<> reserve(target::RemoteCalls& calls);
+  Result<> reserve(target::RemoteCalls& calls, const RegionOwner& owner);
   // `bindings` by probe. Errors: kOs, kTargetGone. Sites out of reach become refused().
   Result<> prepare(target::Memory& memory, std::span<const ProbeBinding> bindings,
                    std::uint64_t arena_size);

@@ -1,5 +1,5 @@
 // The part of a session that deals with the children of traced processes, under -x follow (see
-// docs/decisions/0013-followed-children.md).
+// docs/decisions/0014-followed-children.md).
 //
 // A forked child comes stopped: its parent's probes are taken out of it, as those of a tracer that
 // was killed would be, and it is armed with the same batches in an arena of its own, before it has

@@ -30,6 +30,10 @@ using std::chrono::milliseconds;
 // A site that a thread is in the midst of, and code that a thread is in, are looked at again this
 // often.
 constexpr int kTries = 50;
+// On a machine that is overloaded a thread may not run for seconds: not to the next stop, and not
+// to the end of a body. What was put in place is to go all the same.
+constexpr milliseconds kInsistence{15000};
+constexpr milliseconds kLongestWait{100};
 constexpr milliseconds kLongestPause{20};
 // A process that said that it is about to execute, and does not (no such file), is let go of again
 // after this.
@@ -151,6 +155,18 @@ Result<> Tracee::while_stopped(std::string_view purpose, F f) {
   return resumed;
 }
 
+// The same, again and again where it cannot be stopped.
+template <typename F>
+Result<> Tracee::insist(std::chrono::steady_clock::time_point deadline, std::string_view purpose,
+                        F f) {
+  for (;;) {
+    const Result<> done = while_stopped(purpose, f);
+    const bool again = !done && done.error().code() == ErrorCode::kTimeout &&
+                       std::chrono::steady_clock::now() < deadline;
+    if (!again) return done;
+  }
+}
+
 // Whether the process still runs the program that modules_ was read of.
 Result<bool> Tracee::same_image() const {
   if (!modules_ || at_exec_ || image_replaced_) return false;
@@ -200,13 +216,7 @@ Result<> Tracee::reserve(const TargetProgram& program) {
   for (const std::shared_ptr<const ProbeBatch>& batch : program.batches) place(batch);
   TL_TRY(while_stopped("map memory", [&](target::StoppedProcess& process) -> Result<> {
     TL_TRY_ASSIGN(const target::ThreadPointers pointers, target::read_thread_pointers(process));
-    for (const auto& thread : pointers.threads) {
-      if (thread.pointer.value() != 0 && !thread.self_pointer) {
-        return Error(ErrorCode::kUnsupported,
-                     "its threads keep no thread pointer as the C library does (a pure Go "
-                     "program?): not offered yet");
-      }
-    }
+    known_by_id_ = !pointers.all_self();
     tid_offset_ = pointers.tid_offset;
     cpu_offset_ = pointers.cpu_offset;
     early_ = !pointers.all_ready();
@@ -217,13 +227,17 @@ Result<> Tracee::reserve(const TargetProgram& program) {
     TL_TRY_ASSIGN(target::ForkPage page, target::ForkPage::create(calls));
     fork_page_.emplace(std::move(page));
     TL_TRY(target::register_membarrier(calls));
-    for (const Placed& placed : placed_) TL_TRY(placed.installation->reserve(calls));
+    for (const Placed& placed : placed_) TL_TRY(placed.installation->reserve(calls, owner()));
     return calls.end();
   }));
   TL_TRY(arena_->allocate());
   entered_ = std::min(arena_->local().size(), layout.chunks + kEnteredAtOnce);
   arena_->enter(pid_, 0, entered_);
   return {};
+}
+
+probes::RegionOwner Tracee::owner() const {
+  return {arena_address(), arena_ ? arena_->local().size() : 0, alive_address()};
 }
 
 void Tracee::enter_more() {
@@ -412,7 +426,7 @@ Result<std::vector<const ProbeBatch*>> Tracee::add(std::shared_ptr<const ProbeBa
     TL_TRY(while_stopped("map memory", [&](target::StoppedProcess& process) -> Result<> {
       TL_TRY_ASSIGN(released, release_idle(process));
       TL_TRY_ASSIGN(target::RemoteCalls calls, target::RemoteCalls::begin(process));
-      TL_TRY(placed_.back().installation->reserve(calls));
+      TL_TRY(placed_.back().installation->reserve(calls, owner()));
       return calls.end();
     }));
     TL_TRY(prepare(placed_.back()));
@@ -486,7 +500,7 @@ std::uint32_t Tracee::take_missed_loads() {
 void Tracee::activate(ExecsTold told) {
   if (arena_) {
     auto* header = reinterpret_cast<wire::Header*>(arena_->local().data());
-    const std::uint32_t state = wire::kActive | (early_ ? wire::kEarly : 0);
+    const std::uint32_t state = wire::kActive | (early_ || known_by_id_ ? wire::kEarly : 0);
     __atomic_store_n(&header->state, state, __ATOMIC_RELEASE);
     active_ = true;
   }
@@ -513,10 +527,12 @@ Result<> Tracee::end_early() {
       while_stopped("end early mode", [&](target::StoppedProcess& process) -> Result<> {
         TL_TRY_ASSIGN(const target::ThreadPointers pointers, target::read_thread_pointers(process));
         if (!pointers.all_ready()) return {};
+        early_ = false;
+        known_by_id_ = !pointers.all_self();
+        if (known_by_id_) return {};
         auto* header = reinterpret_cast<wire::Header*>(arena_->local().data());
         __atomic_store_n(&header->tid_offset, pointers.tid_offset, __ATOMIC_RELEASE);
         __atomic_fetch_and(&header->state, ~wire::kEarly, __ATOMIC_ACQ_REL);
-        early_ = false;
         return {};
       });
   if (!was_attached) (void)let_go();
@@ -709,7 +725,8 @@ Result<std::vector<std::string>> Tracee::disarm() {
 Result<> Tracee::release_all(std::vector<std::string>& left) {
   std::size_t foreign = 0;
   bool clean = false;
-  TL_TRY(while_stopped("disarm", [&](target::StoppedProcess& process) -> Result<> {
+  const auto deadline = std::chrono::steady_clock::now() + kInsistence;
+  TL_TRY(insist(deadline, "disarm", [&](target::StoppedProcess& process) -> Result<> {
     TL_TRY(forget_gone_modules());
     for (const Placed& placed : placed_) {
       TL_TRY_ASSIGN(const std::size_t left_here, placed.installation->disarm(process));
@@ -723,8 +740,8 @@ Result<> Tracee::release_all(std::vector<std::string>& left) {
         foreign, foreign == 1 ? " was" : "s were", pid_.value));
     return {};
   }
-  for (int n = 0; n < kTries && !clean; ++n) {
-    TL_TRY(while_stopped("unmap", [&](target::StoppedProcess& process) -> Result<> {
+  for (int n = 0; !clean && std::chrono::steady_clock::now() < deadline; ++n) {
+    TL_TRY(insist(deadline, "unmap", [&](target::StoppedProcess& process) -> Result<> {
       clean = true;
       for (const Placed& placed : placed_) {
         TL_TRY_ASSIGN(const bool released, placed.installation->release(process));
@@ -737,7 +754,7 @@ Result<> Tracee::release_all(std::vector<std::string>& left) {
       fork_page_.reset();
       return calls.end();
     }));
-    if (!clean) pause_for(pause_before_try(n));
+    if (!clean) pause_for(std::min(milliseconds(1 + n), kLongestWait));
   }
   if (clean) give_text_back();
   if (!clean) {

@@ -183,7 +183,10 @@ class Tracee {
 
   template <typename F>
   Result<> while_stopped(std::string_view purpose, F f);
+  template <typename F>
+  Result<> insist(std::chrono::steady_clock::time_point deadline, std::string_view purpose, F f);
   target::Attachment* attachment();
+  probes::RegionOwner owner() const;
   Result<> seize();
   Result<> let_go();
   void note_stop(std::string_view purpose, std::chrono::nanoseconds duration);
@@ -239,6 +242,9 @@ class Tracee {
   std::int32_t cpu_offset_ = 0;
   bool counter_allowed_ = true;
   bool early_ = false;
+  // Its threads have pointers that do not point to themselves, as the C library's do (Go): bodies
+  // ask the kernel who they are.
+  bool known_by_id_ = false;
   bool active_ = false;
   bool ended_ = false;
   std::optional<int> exit_status_;

@@ -56,7 +56,9 @@ class Workload:
         return None
 
     def spawn(self, *arguments, **options):
-        settings = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
+        # Who runs the test in the background may have SIGINT ignored.
+        settings = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT,
+                    "preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
         child = subprocess.Popen([str(a) for a in arguments], cwd=self.folder, **(settings | options))
         self.children.append(child)
         return child
@@ -238,7 +240,7 @@ class Postgres(Repeated):
     needs = (("/usr/lib/postgresql/*/bin/postgres",), ("/usr/lib/postgresql/*/bin/initdb",),
              ("/usr/lib/postgresql/*/bin/pgbench", "/usr/bin/pgbench"), ("/usr/lib/postgresql/*/bin/psql",))
     programs = [EVERYTHING, LIBC, OWN.replace("a.out::", "a.out:Exec*:")]
-    each = 300
+    each = 4000
 
     def as_user(self):
         return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
