@@ -130,7 +130,7 @@ class Python(Conversation):
     def missing(cls):
         done = subprocess.run([find_program(*cls.needs[0]), "-c", "import test.test_json"], check=False,
                               stderr=subprocess.DEVNULL)
-        return None if done.returncode == 0 else "python3's own tests are not installed (libpython3-testsuite)"
+        return None if done.returncode == 0 else "python3's own tests are not installed (libpython3.11-testsuite)"
 
     def command(self):
         return [find_program(*self.needs[0]), "-B", HERE / "python_load.py"]
