@@ -273,7 +273,9 @@ Result<> Session::reserve(std::size_t index) {
   target.drainer.reset();
   TL_TRY(build(index));
   if (!target.program) return {};
-  const auto reserved = target.tracee.reserve(*target.program);
+  const std::uint64_t most_memory =
+      options_.flag("force") ? ~std::uint64_t{0} : probes::kQuietMemory;
+  const auto reserved = target.tracee.reserve(*target.program, most_memory);
   if (!reserved) return reserved.error().within(fmt::format("pid {}", target.tracee.pid().value));
   std::ranges::move(target.tracee.take_notes(), std::back_inserter(notes_));
   const std::span<std::byte> arena = target.tracee.arena();

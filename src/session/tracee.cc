@@ -211,11 +211,12 @@ std::size_t Tracee::thread_count() const {
   return tasks ? tasks->size() : 1;
 }
 
-Result<> Tracee::reserve(const TargetProgram& program) {
+Result<> Tracee::reserve(const TargetProgram& program, std::uint64_t most_memory) {
   TL_TRY(undo_leftovers());
   const wire::Layout& layout = program.layout;
   placed_.clear();
   for (const std::shared_ptr<const ProbeBatch>& batch : program.batches) place(batch);
+  TL_TRY(check_memory(most_memory));
   TL_TRY(while_stopped("map memory", [&](target::StoppedProcess& process) -> Result<> {
     TL_TRY_ASSIGN(const target::ThreadPointers pointers, target::read_thread_pointers(process));
     known_by_id_ = !pointers.all_self();
@@ -236,6 +237,18 @@ Result<> Tracee::reserve(const TargetProgram& program) {
   entered_ = std::min(arena_->local().size(), layout.chunks + kEnteredAtOnce);
   arena_->enter(pid_, 0, entered_);
   return {};
+}
+
+Result<> Tracee::check_memory(std::uint64_t most) {
+  std::uint64_t needed = 0;
+  for (const Placed& placed : placed_) needed += placed.installation->memory_needed();
+  if (needed <= most) return {};
+  placed_.clear();
+  return Error(ErrorCode::kUnsupported,
+               fmt::format("these probes would take {} MB of the process's memory, for code and "
+                           "for its own copies of patched pages; {} MB are taken without asking: "
+                           "probe fewer functions, or allow it by -x force",
+                           needed >> 20, most >> 20));
 }
 
 probes::RegionOwner Tracee::owner() const {

@@ -86,8 +86,9 @@ class Tracee {
   probes::ModuleCache& modules() { return modules_->cache(); }
   std::size_t thread_count() const;
 
-  // Errors: kTargetGone and what the parts say.
-  Result<> reserve(const TargetProgram& program);
+  // `most_memory`: bytes that the probes may take in the process, beside the arena. Errors:
+  // kUnsupported (more are needed), kTargetGone and what the parts say.
+  Result<> reserve(const TargetProgram& program, std::uint64_t most_memory);
   std::span<std::byte> arena()
       const;  // our mapping of it; stays readable after the process has ended
   RemoteAddr arena_address() const;
@@ -194,6 +195,7 @@ class Tracee {
   Result<> insist(std::chrono::steady_clock::time_point deadline, std::string_view purpose, F f);
   target::Attachment* attachment();
   probes::RegionOwner owner() const;
+  Result<> check_memory(std::uint64_t most);
   Result<> seize();
   Result<> let_go();
   void note_stop(std::string_view purpose, std::chrono::nanoseconds duration);
