@@ -36,6 +36,14 @@ def find_program(*names):
     return None
 
 
+def command_line(pid):
+    """Empty where the process has ended."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
 class Workload:
     """Common to all. `programs`: what is armed, by turns."""
 
@@ -270,8 +278,7 @@ class Postgres(Repeated):
         self.expect(up, "it does not answer")
 
     def processes(self):
-        backends = [pid for pid in processes.children(self.server.pid)
-                    if b"postgres: test" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
+        backends = [pid for pid in processes.children(self.server.pid) if b"postgres: test" in command_line(pid)]
         return backends or [self.server.pid]
 
     def client(self):
