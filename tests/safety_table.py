@@ -4,6 +4,7 @@
     tests/safety_table.py build/dev/bin/plan_file            # prints it
     tests/safety_table.py build/dev/bin/plan_file --write    # puts it into docs/safety.md
     tests/safety_table.py build/dev/bin/plan_file FILE...    # other files
+    tests/safety_table.py build/dev/bin/plan_file "a Go program=/tmp/a.out"    # a row more, under this name
 
 Files that are not installed are left out. No process is looked at: plan_file reads the files alone."""
 
@@ -63,9 +64,10 @@ def table(plan_file, files):
     lines = ["| " + " | ".join(heading) + " |", "|---" + "|--:" * (len(heading) - 1) + "|"]
     total = Counter()
     for path in files:
+        name, _, path = path.rpartition("=")
         functions, places, reasons = read(plan_file, path)
         total += reasons
-        row = [os.path.basename(path), f"{functions:,}", *cells("entry", places), *cells("return", places)]
+        row = [name or os.path.basename(path), f"{functions:,}", *cells("entry", places), *cells("return", places)]
         lines.append("| " + " | ".join(row) + " |")
     lines += ["", "Why, in all of them together:", "", "| places | reason |", "|--:|---|"]
     lines += [f"| {count:,} | {reason} |" for reason, count in total.most_common()]
@@ -76,7 +78,9 @@ def main():
     arguments = [a for a in sys.argv[1:] if a != "--write"]
     if not arguments:
         sys.exit(__doc__)
-    files = arguments[1:] or [path for path in FILES if os.path.exists(path)]
+    given = arguments[1:]
+    files = [] if any("=" not in path for path in given) else [path for path in FILES if os.path.exists(path)]
+    files += given
     text = table(arguments[0], files)
     if "--write" not in sys.argv:
         print(text)

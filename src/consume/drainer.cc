@@ -275,7 +275,9 @@ void Drainer::note_busy(std::uint32_t slot, std::uint32_t level, std::vector<Bus
   state.busy_rounds = entered == state.busy_epoch ? state.busy_rounds + 1 : 1;
   state.busy_epoch = entered;
   const std::uint32_t tid = arena_.load32(arena_.slot(slot) + offsetof(wire::Slot, tid));
-  busy.push_back({slot, level, tid, state.busy_rounds});
+  const std::uint64_t owner = arena_.load64(arena_.slot(slot) + offsetof(wire::Slot, owner));
+  const std::uint64_t drops = arena_.load64(arena_.slot(slot) + offsetof(wire::Slot, drops_level));
+  busy.push_back({slot, level, tid, owner, drops, state.busy_rounds});
 }
 
 void Drainer::take_chain(std::uint32_t slot, std::uint32_t level, std::uint32_t parity,
@@ -371,14 +373,27 @@ Drops Drainer::read_drops() {
   const std::uint64_t no_slot = arena_.load64(offsetof(wire::Header, drops_no_slot));
   fresh.no_slot = no_slot - std::exchange(last_no_slot_, no_slot);
   fresh.malformed = std::exchange(malformed_, 0);
+  fresh.level += std::exchange(abandoned_, 0);
   drops_ += fresh;
   return fresh;
 }
 
 void Drainer::abandon_level(std::uint32_t slot, std::uint32_t level) {
   if (slot >= slots_.size() || level >= wire::kLevels) return;
-  arena_.store64(arena_.level(slot, level) + offsetof(wire::Level, entered), 0);
+  for (std::uint32_t l = level; l < wire::kLevels; ++l) {
+    const std::uint64_t at = arena_.level(slot, l);
+    // Room that was reserved and not filled: the next record goes there.
+    const std::uint32_t last = arena_.load32(at + offsetof(wire::Level, ring_last));
+    if (last != 0 && last <= arena_.layout().chunk_count) {
+      const std::uint32_t committed =
+          arena_.load32(arena_.chunk(last - 1) + offsetof(wire::RingChunk, committed));
+      arena_.store32(at + offsetof(wire::Level, ring_used),
+                     std::min(committed, wire::RingChunk::kDataSize));
+    }
+    arena_.store64(at + offsetof(wire::Level, entered), 0);
+  }
   arena_.store32(arena_.slot(slot) + offsetof(wire::Slot, depth), level);
+  ++abandoned_;
 }
 
 }  // namespace trapline::consume

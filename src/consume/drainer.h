@@ -45,6 +45,8 @@ struct BusyLevel {
   std::uint32_t slot = 0;
   std::uint32_t level = 0;
   std::uint32_t tid = 0;
+  std::uint64_t owner = 0;   // wire::Slot::owner
+  std::uint64_t drops = 0;   // of the slot, as no level was free
   std::uint32_t rounds = 0;  // how many rounds it has been seen busy in the same epoch
 };
 
@@ -76,7 +78,8 @@ class Drainer {
   DrainResult drain(AggregationStore& store, DrainKind kind,
                     std::uint64_t horizon = ~std::uint64_t{0});
 
-  // After the session made sure that the thread has left this level for good: marks it free.
+  // After the session made sure that the thread, which stands still, has left this level and those
+  // above it for good: they are free again. What the firing had not finished is a loss.
   void abandon_level(std::uint32_t slot, std::uint32_t level);
 
   const Drops& total_drops() const { return drops_; }
@@ -129,6 +132,7 @@ class Drainer {
   std::vector<bool> taken_;                        // chunks taken in this round
   std::vector<std::uint32_t> done_;  // taken chunks that go back to the pool when the round ends
   std::vector<std::byte> buffer_;    // a copy of one chunk
+  std::uint64_t abandoned_ = 0;      // levels, since drops were last read
   Drops drops_;
   std::uint64_t last_no_slot_ = 0;
   std::uint64_t malformed_ = 0;

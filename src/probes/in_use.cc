@@ -22,6 +22,23 @@ bool is_alive(const target::ScanHit& hit, const target::Memory& memory) {
   return segment && *segment == kUserCodeSegment;
 }
 
+Result<std::map<pid_t, Presence>> presence(target::StoppedProcess& process,
+                                           std::span<const target::AddressRange> ranges) {
+  TL_TRY_ASSIGN(const target::ScanResult scan, target::scan_threads(process, ranges));
+  std::map<pid_t, Presence> found;
+  for (const target::ScanHit& hit : scan.hits) {
+    if (!is_alive(hit, process.memory())) continue;
+    Presence& known = found[hit.tid.value];
+    const bool at_pc = hit.where == target::ScanHit::Where::kPc;
+    known = std::max(known, at_pc ? Presence::kPassing : Presence::kInterrupted);
+  }
+  if (!scan.complete) {
+    for (const target::StoppedThread& thread : process.threads())
+      found[thread.tid.value] = Presence::kInterrupted;
+  }
+  return found;
+}
+
 Result<bool> nobody_inside(target::StoppedProcess& process,
                            std::span<const target::AddressRange> ranges) {
   TL_TRY_ASSIGN(const target::ScanResult scan, target::scan_threads(process, ranges));

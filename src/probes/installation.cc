@@ -106,11 +106,14 @@ std::uint64_t Installation::memory_needed() const {
   return bytes;
 }
 
-Result<> Installation::reserve(target::RemoteCalls& calls) {
+Result<> Installation::reserve(target::RemoteCalls& calls, const RegionOwner& owner) {
   for (Region& region : regions_) {
     TL_TRY_ASSIGN(target::CodeRegion mapped,
                   target::CodeRegion::allocate(calls, region.text, region_bound(region.contents)));
     region.region = std::move(mapped);
+    // From now on whoever finds it knows whose it is, and what else to unmap.
+    const BookHeader empty = book_header(owner, 0, region.region->range().size());
+    TL_TRY(region.region->write(calls.process(), 0, std::as_bytes(std::span(&empty, 1))));
   }
   return {};
 }
@@ -282,13 +285,18 @@ Result<std::size_t> Installation::disarm(target::StoppedProcess& process) {
   return left;
 }
 
-Result<bool> Installation::release(target::StoppedProcess& process) {
+std::vector<target::AddressRange> Installation::code() const {
   std::vector<target::AddressRange> ranges;
   for (const Region& region : regions_) {
     if (region.region) ranges.push_back(region.region->range());
   }
-  if (ranges.empty()) return true;
   std::ranges::sort(ranges);
+  return ranges;
+}
+
+Result<bool> Installation::release(target::StoppedProcess& process) {
+  const std::vector<target::AddressRange> ranges = code();
+  if (ranges.empty()) return true;
   if (armed_count() != 0)
     return false;  // somebody patched over us: what leads into a region must find it there
   TL_TRY_ASSIGN(const bool unused, nobody_inside(process, ranges));
@@ -303,9 +311,40 @@ Result<bool> Installation::release(target::StoppedProcess& process) {
   return true;
 }
 
+void Installation::forget_module(std::size_t module) {
+  for (Site& site : sites_) {
+    if (site.placed.module == module && site.state != State::kRefused) site.state = State::kGone;
+  }
+}
+
+void Installation::expect_module(std::size_t module) {
+  for (Site& site : sites_) {
+    if (site.placed.module == module && site.state == State::kGone) site.state = State::kWaiting;
+  }
+}
+
+bool Installation::was_replaced(std::size_t module, const target::Memory& memory) const {
+  for (const Site& site : sites_) {
+    if (site.placed.module != module || site.state != State::kArmed) continue;
+    std::vector<std::byte> there(site.placed.patch.size());
+    return memory.read(site.placed.site, there) &&
+           std::ranges::equal(there, std::span(site.placed.plan->original).first(there.size()));
+  }
+  return false;
+}
+
+bool Installation::is_idle() const {
+  const auto in = [](State state) { return [state](const Site& s) { return s.state == state; }; };
+  return std::ranges::any_of(sites_, in(State::kGone)) &&
+         std::ranges::none_of(sites_, in(State::kArmed)) &&
+         std::ranges::none_of(sites_, in(State::kWaiting));
+}
+
 std::vector<target::AddressRange> Installation::text_pages(std::uint64_t largest) const {
   std::vector<Piece> pieces;
-  for (const Site& site : sites_) add_pieces(site.placed, Way::kArm, 0, pieces);
+  for (const Site& site : sites_) {
+    if (site.state != State::kGone) add_pieces(site.placed, Way::kArm, 0, pieces);
+  }
   std::vector<target::AddressRange> parts;
   for (const target::AddressRange& pages : pages_of(pieces)) {
     for (RemoteAddr start = pages.start; start < pages.end; start += largest) {

@@ -52,7 +52,7 @@ class Installation {
   std::uint64_t memory_needed() const;
 
   // Errors: kNotFound (no room within reach), kPermission (no executable memory), kOs, kTargetGone.
-  Result<> reserve(target::RemoteCalls& calls);
+  Result<> reserve(target::RemoteCalls& calls, const RegionOwner& owner);
   // `bindings` by probe. Errors: kOs, kTargetGone. Sites out of reach become refused().
   Result<> prepare(target::Memory& memory, std::span<const ProbeBinding> bindings,
                    std::uint64_t arena_size);
@@ -66,6 +66,17 @@ class Installation {
   // Unmaps what nobody is in; true: all regions are gone. Precondition: disarmed.
   Result<bool> release(target::StoppedProcess& process);
 
+  // A module was unmapped, and with it its sites: whatever is mapped there next is not touched.
+  void forget_module(std::size_t module);
+  // It was mapped again, as it was: its sites wait for arm().
+  void expect_module(std::size_t module);
+  // Whether the module was mapped anew: where a jump was written, the original bytes stand again.
+  bool was_replaced(std::size_t module, const target::Memory& memory) const;
+  // All its sites were in modules that have gone.
+  bool is_idle() const;
+
+  // Where its code is.
+  std::vector<target::AddressRange> code() const;
   // The pages of text that were patched, in parts of at most `largest` bytes (whole pages).
   std::vector<target::AddressRange> text_pages(std::uint64_t largest) const;
 
@@ -78,7 +89,7 @@ class Installation {
   void forget();
 
  private:
-  enum class State : std::uint8_t { kWaiting, kArmed, kRefused };
+  enum class State : std::uint8_t { kWaiting, kArmed, kRefused, kGone };
   struct Site {
     PlacedSite placed;
     State state = State::kWaiting;

@@ -108,7 +108,7 @@ class ModuleMatcher {
     for (const symbols::IfuncChoice& choice : modules_.ifuncs(index_)) {
       if (choice.name != name) continue;
       for (const RemoteAddr chosen : choice.implementations) {
-        if (modules_.list().containing(chosen) != &modules_.module(index_)) {
+        if (modules_.containing(chosen) != index_) {
           unknown_ifuncs_.push_back(
               fmt::format("{} is the kernel's own here (vDSO), which cannot be probed", name));
           continue;
@@ -231,10 +231,15 @@ std::string point_name(const ProbePoint& point) {
 }
 
 Result<PatternMatches> match_functions(ModuleCache& modules, const FunctionPattern& pattern) {
+  return match_functions(modules, pattern, modules.mapped());
+}
+
+Result<PatternMatches> match_functions(ModuleCache& modules, const FunctionPattern& pattern,
+                                       std::span<const std::size_t> which) {
   PatternMatches matches;
   TL_TRY_ASSIGN(const WantedPoints wanted, wanted_points(pattern.name));
   std::optional<Error> misplaced;
-  for (std::size_t i = 0; i < modules.size(); ++i) {
+  for (const std::size_t i : which) {
     if (!symbols::module_matches(pattern.module, modules.module(i))) continue;
     const auto table = modules.symbol_table(i);
     if (!table) {

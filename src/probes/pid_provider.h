@@ -18,7 +18,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/address.h"
@@ -66,5 +68,8 @@ struct PatternMatches {
 // Errors: kBadInput for a name part that is no point's; kNotFound for an offset that is none of an
 // instruction of the function, where the function part has no wildcards.
 Result<PatternMatches> match_functions(ModuleCache& modules, const FunctionPattern& pattern);
+// Only in these modules.
+Result<PatternMatches> match_functions(ModuleCache& modules, const FunctionPattern& pattern,
+                                       std::span<const std::size_t> which);
 
 }  // namespace trapline::probes

@@ -129,20 +129,8 @@ class Builder {
   }
 
   void write_book(std::uint64_t arena_size) {
-    const auto own = target::read_stat(Pid{getpid()});
-    const Pid parent{getppid()};
-    const auto parents = target::read_stat(parent);
-    const BookHeader header{kBookMagic,
-                            kBookVersion,
-                            static_cast<std::uint32_t>(entry_count(image_.sites)),
-                            image_.bytes.size(),
-                            arena_,
-                            arena_size,
-                            alive_,
-                            static_cast<std::uint32_t>(getpid()),
-                            own ? static_cast<std::uint32_t>(own->start_time) : 0,
-                            static_cast<std::uint32_t>(parent.value),
-                            parents ? static_cast<std::uint32_t>(parents->start_time) : 0};
+    const BookHeader header = book_header({RemoteAddr(arena_), arena_size, RemoteAddr(alive_)},
+                                          entry_count(image_.sites), image_.bytes.size());
     std::memcpy(image_.bytes.data(), &header, sizeof(header));
     std::byte* to = image_.bytes.data() + parts_.entries;
     for (PlacedSite& placed : image_.sites) {
@@ -175,6 +163,25 @@ class Builder {
 };
 
 }  // namespace
+
+BookHeader book_header(const RegionOwner& owner, std::size_t entries, std::uint64_t region_size) {
+  const auto start_of = [](Pid pid) {
+    const auto stat = target::read_stat(pid);
+    return stat ? static_cast<std::uint32_t>(stat->start_time) : 0;
+  };
+  const Pid own{getpid()}, parent{getppid()};
+  return {.magic = kBookMagic,
+          .version = kBookVersion,
+          .count = static_cast<std::uint32_t>(entries),
+          .region_size = region_size,
+          .arena = owner.arena.value(),
+          .arena_size = owner.arena_size,
+          .alive = owner.alive.value(),
+          .tracer = static_cast<std::uint32_t>(own.value),
+          .tracer_start = start_of(own),
+          .parent = static_cast<std::uint32_t>(parent.value),
+          .parent_start = start_of(parent)};
+}
 
 // A host must have made room before its islands are written, and these before what leads to them.
 std::vector<Overwritten> overwritten_by(const PlacedSite& site) {

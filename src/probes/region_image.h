@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/address.h"
+#include "probes/book.h"
 #include "probes/module_cache.h"
 #include "probes/site_planner.h"
 #include "probes/text_patch.h"
@@ -56,6 +57,15 @@ struct RegionContents {
 
 // An upper bound of the bytes that the contents take, in whole pages.
 std::uint64_t region_bound(const RegionContents& contents);
+
+// What a region belongs to, as addresses in the process.
+struct RegionOwner {
+  RemoteAddr arena;
+  std::uint64_t arena_size = 0;
+  RemoteAddr alive;  // the fork page
+};
+// The book's head, of a region of this process's.
+BookHeader book_header(const RegionOwner& owner, std::size_t entries, std::uint64_t region_size);
 
 struct RegionImage {
   std::vector<std::byte> bytes;

@@ -4,8 +4,10 @@
 #include <deque>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 
+#include "isa/x86_64/go_prologue.h"
 #include "isa/x86_64/relocate.h"
 #include "probes/module_code.h"
 #include "probes/trap_planner.h"
@@ -22,6 +24,13 @@ isa::Linkage linkage_of(const symbols::Module& module, const symbols::Symbol& sy
                         symbol.clone == symbols::CloneKind::kNone;
   const bool library = module.role == symbols::ModuleRole::kLibrary;
   return exported && library ? isa::Linkage::kExported : isa::Linkage::kLocal;
+}
+
+// Between two symbols of Go's linker; without them, all of the module.
+isa::CodeRange go_code(const symbols::SymbolTable& table) {
+  const auto begin = table.named("runtime.text"), end = table.named("runtime.etext");
+  if (begin.empty() || end.empty()) return {LinkAddr(0), LinkAddr(~std::uint64_t{0})};
+  return {begin.front()->address, end.front()->address};
 }
 
 class ModulePlanner {
@@ -41,6 +50,7 @@ class ModulePlanner {
       return;
     }
     const auto code = read_module_code(module, **table, modules_.code_facts(index_));
+    if (symbols::is_go(*module.image)) go_code_ = go_code(**table);
     std::vector<isa::PointRequest> points;
     for (const WantedProbe* probe : wanted) traps_[probe->probe] = probe->traps;
     for (const WantedProbe* probe : wanted) add_points(*code, **table, *probe, points);
@@ -56,8 +66,18 @@ class ModulePlanner {
       const isa::FunctionCode& function = analyzed(code, table, place);
       const isa::Boundary boundary =
           isa::boundary_of(code, function, linkage_of(modules_.module(index_), place));
+      const bool is_go = go_code_ && go_code_->contains(place.address);
+      if (wanted.point.kind == PointKind::kOffset && is_go) {
+        refuse(wanted.probe, place.address, "a function of Go's",
+               "only its entry and its returns are known to have room for a probe on their stack");
+        continue;
+      }
       if (wanted.point.kind == PointKind::kOffset) {
         add_instruction(function, wanted, place, boundary, points);
+        continue;
+      }
+      if (is_go) {
+        add_go_points(function, wanted, place, points);
         continue;
       }
       if (wanted.point.kind == PointKind::kEntry && function.entry_is_branch_target) {
@@ -69,20 +89,41 @@ class ModulePlanner {
         add(isa::entry_point(function, next_tag()), wanted.probe, place, boundary, points);
         continue;
       }
-      if (function.has_unproven_jump()) {
-        refuse(wanted.probe, place.address, std::string(isa::to_text(isa::Refusal::kUnprovenJump)),
-               "an indirect jump may or may not leave the function");
-        continue;
-      }
-      if (!function.decodable) {
-        refuse(wanted.probe, place.address, std::string(isa::to_text(isa::Refusal::kUndecodable)),
-               "");
-        continue;
-      }
-      for (isa::PointRequest point : isa::exit_points(function)) {
-        point.tag = next_tag();
-        add(point, wanted.probe, place, boundary, points);
-      }
+      add_exits(function, wanted, place, boundary, points);
+    }
+  }
+
+  void add_exits(const isa::FunctionCode& function, const WantedProbe& wanted,
+                 const symbols::Symbol& place, isa::Boundary boundary,
+                 std::vector<isa::PointRequest>& points) {
+    if (function.has_unproven_jump()) {
+      refuse(wanted.probe, place.address, std::string(isa::to_text(isa::Refusal::kUnprovenJump)),
+             "an indirect jump may or may not leave the function");
+      return;
+    }
+    if (!function.decodable) {
+      refuse(wanted.probe, place.address, std::string(isa::to_text(isa::Refusal::kUndecodable)),
+             "");
+      return;
+    }
+    for (isa::PointRequest point : isa::exit_points(function)) {
+      point.tag = next_tag();
+      add(point, wanted.probe, place, boundary, points);
+    }
+  }
+
+  // Entry and returns. Where the function has checked its stack, there is room for a body.
+  void add_go_points(const isa::FunctionCode& function, const WantedProbe& wanted,
+                     const symbols::Symbol& place, std::vector<isa::PointRequest>& points) {
+    const std::optional<isa::GoEntry> entry = isa::go_entry(function);
+    if (!entry) {
+      refuse(wanted.probe, place.address, "a function of Go's that does not check its stack",
+             "it may run at the very end of one, where there is no room for a probe");
+    } else if (wanted.point.kind == PointKind::kEntry) {
+      add({.at = entry->at, .kind = entry->kind, .function = &function, .tag = next_tag()},
+          wanted.probe, place, isa::Boundary::kUnknown, points);
+    } else {
+      add_exits(function, wanted, place, isa::Boundary::kUnknown, points);
     }
   }
 
@@ -140,8 +181,7 @@ class ModulePlanner {
     }
     const auto is_dropped = [&](const isa::PointRequest& point) {
       const bool whole = incomplete_.contains(plans_.uses[point.tag].probe) &&
-                         point.kind != isa::PointKind::kEntry &&
-                         point.kind != isa::PointKind::kInstruction;
+                         point.kind != isa::PointKind::kEntry && !isa::is_anywhere(point.kind);
       return whole || refused_tags.contains(point.tag);
     };
     if (set.refused.empty() && incomplete_.empty()) return false;
@@ -188,8 +228,9 @@ class ModulePlanner {
   std::size_t index_;
   SitePlans& plans_;
   ShadowStack shadow_stack_;
-  std::set<std::uint32_t> incomplete_;    // probes of which some place is refused
-  std::map<std::uint32_t, Traps> traps_;  // by probe
+  std::optional<isa::CodeRange> go_code_;  // what Go's compiler made; the rest may be C's
+  std::set<std::uint32_t> incomplete_;     // probes of which some place is refused
+  std::map<std::uint32_t, Traps> traps_;   // by probe
   std::deque<isa::FunctionCode> store_;
   std::map<std::uint64_t, const isa::FunctionCode*> functions_;
 };

@@ -318,6 +318,10 @@ void Traced::work() {
   session::Session& session = *loaded_->session;
   const auto worked = session.running() ? session.work() : Result<>();
   for (const std::string& note : session.take_notes()) loaded_->feed.note(note);
+  for (const session::Refusal& refusal : session.take_new_refusals()) {
+    loaded_->feed.note(session::full_name(refusal.probe) +
+                       " in a module that was loaded later: " + refusal.reason);
+  }
   if (!worked || !session.running()) {
     conclude(*loaded_, worked ? nullptr : &worked.error());
     return;

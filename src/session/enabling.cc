@@ -68,21 +68,17 @@ class Enabler {
     return fmt::format("no probe has ID {}", id);
   }
 
-  // With several processes, $target stands for each of them.
-  static bool is_meant(const plan::ProbeDescription& description, pid_t pid, Pid target) {
-    return pid == target.value || description.text.find("$target") != std::string::npos;
-  }
-
   std::string match_pid(std::uint32_t clause, const plan::ProbeDescription& description,
                         bool& unsupported) {
     const auto pid = pid_of_provider(description.provider);
     if (!pid) return fmt::format("{} is not a process ID", description.provider.substr(3));
     std::string why;
     for (std::size_t t = 0; t < targets_.size(); ++t) {
-      if (!is_meant(description, *pid, targets_[t].pid)) continue;
+      if (!is_meant(description, targets_[t].pid)) continue;
       auto found = probes::match_functions(
           *targets_[t].modules,
-          {description.module, description.function, description.name, description.quoted});
+          {description.module, description.function, description.name, description.quoted},
+          targets_[t].which);
       if (!found) {
         why = found.error().text();
         unsupported = true;
@@ -179,6 +175,15 @@ std::string unmatched_text(const Unmatched& unmatched) {
 
 std::string full_name(const plan::ProbeDescription& d) {
   return fmt::format("{}:{}:{}:{}", d.provider, d.module, d.function, d.name);
+}
+
+std::string full_name(const plan::ProbeName& p) {
+  return fmt::format("{}:{}:{}:{}", p.provider, p.module, p.function, p.name);
+}
+
+bool is_meant(const plan::ProbeDescription& description, Pid pid) {
+  const auto named = pid_of_provider(description.provider);
+  return named && (*named == pid.value || description.text.find("$target") != std::string::npos);
 }
 
 Enabling enable(const plan::Program& program, std::span<const MatchTarget> targets,

@@ -23,9 +23,14 @@ namespace trapline::session {
 
 // A traced process as matching sees it.
 struct MatchTarget {
-  Pid pid;
+  Pid pid;  // by which descriptions name it
   probes::ModuleCache* modules = nullptr;
+  std::vector<std::size_t> which;  // of the modules
 };
+
+// Whether a description's pid provider stands for it. With several processes, $target stands for
+// each of them.
+bool is_meant(const plan::ProbeDescription& description, Pid pid);
 
 // A pid probe: one function of one process.
 struct PidPoint {
@@ -68,5 +73,6 @@ std::string unmatched_text(const Unmatched& unmatched);
 
 // "provider:module:function:name", as messages show it.
 std::string full_name(const plan::ProbeDescription& description);
+std::string full_name(const plan::ProbeName& probe);
 
 }  // namespace trapline::session

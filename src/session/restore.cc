@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <time.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 
@@ -19,7 +20,8 @@ namespace {
 
 // A process that forks while we look may have a child that nobody has looked at.
 constexpr int kRounds = 3;
-constexpr int kTries = 50;
+// For each process; see tracee.cc.
+constexpr std::chrono::seconds kInsistence{15};
 constexpr timespec kPause{0, 5'000'000};
 
 std::vector<Pid> all_processes() {
@@ -64,24 +66,33 @@ class Restorer {
   }
 
   Result<> take_back(target::Attachment& attachment, probes::Leftovers& leftovers) {
-    {
-      TL_TRY_ASSIGN(target::StoppedProcess process, attachment.stop());
-      TL_TRY_ASSIGN(const std::size_t written_over, leftovers.disarm(process));
-      TL_TRY(process.resume());
-      if (written_over != 0) {
-        return Error(
-            ErrorCode::kUnsupported,
-            fmt::format("{} of its places have been written over by somebody else", written_over));
+    const auto deadline = std::chrono::steady_clock::now() + kInsistence;
+    bool disarmed = false;
+    Result<> done;
+    do {
+      auto process = attachment.stop();
+      if (!process) {
+        if (process.error().code() != ErrorCode::kTimeout) return process.error();
+        done = process.error();
+        continue;
       }
-    }
-    for (int n = 0; n < kTries; ++n) {
-      TL_TRY_ASSIGN(target::StoppedProcess process, attachment.stop());
-      TL_TRY_ASSIGN(const bool clean, leftovers.release(process));
-      TL_TRY(process.resume());
+      if (!disarmed) TL_TRY(disarm(*process, leftovers));
+      disarmed = true;
+      TL_TRY_ASSIGN(const bool clean, leftovers.release(*process));
+      TL_TRY(process->resume());
       if (clean) return {};
+      done = Error(ErrorCode::kTimeout, "a thread is still in code of ours: it stays, unused");
       nanosleep(&kPause, nullptr);
-    }
-    return Error(ErrorCode::kTimeout, "a thread is still in code of ours: it stays mapped, unused");
+    } while (std::chrono::steady_clock::now() < deadline);
+    return done;
+  }
+
+  static Result<> disarm(target::StoppedProcess& process, probes::Leftovers& leftovers) {
+    TL_TRY_ASSIGN(const std::size_t written_over, leftovers.disarm(process));
+    if (written_over == 0) return {};
+    return Error(
+        ErrorCode::kUnsupported,
+        fmt::format("{} of its places have been written over by somebody else", written_over));
   }
 
   Outcome left(const std::string& why) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <thread>
 
 #include "consume/merge.h"
@@ -27,9 +28,13 @@ constexpr milliseconds kIdlePause{50};
 constexpr milliseconds kBusyPause{5};
 constexpr std::size_t kManyRecords = 1000;
 constexpr int kDrainTries = 20;
+// Looking whether a level was left costs a stop.
+constexpr std::uint32_t kRoundsOfALeftLevel = 3;
+constexpr milliseconds kLevelsPause{100};
 constexpr std::chrono::microseconds kFiringTime{50};
+// For the names of probes in modules to come, in bytes.
+constexpr std::size_t kSpareStrings = std::size_t{256} << 10;
 constexpr std::int64_t kMaxBufsize = std::int64_t{1} << 40;
-constexpr std::size_t kNowhere = ~std::size_t{0};
 
 std::string execname_of(const Tracee& tracee) { return target::command_name(tracee.pid()); }
 
@@ -43,7 +48,7 @@ Session::Session(const plan::Program& program, plan::Options options, std::vecto
       store_(program),
       own_globals_((program.globals_size + 7) / 8),
       interpreter_(program, names_, store_, output) {
-  for (Tracee& tracee : tracees) targets_.push_back({{}, nullptr, std::move(tracee), std::nullopt});
+  for (Tracee& tracee : tracees) targets_.emplace_back(std::move(tracee));
   interpreter_.set_session(
       {[this](std::string_view name, std::string_view value) { return set_option(name, value); },
        [this](std::uint32_t source, std::uint32_t token) { free_speculation(source, token); },
@@ -59,15 +64,49 @@ Session::~Session() = default;
 // ------------------------------------------------------------------------------------------------
 // find
 
+MatchTarget Session::match_target(std::size_t index, std::vector<std::size_t> modules) {
+  Target& target = targets_[index];
+  return {target.family, &target.tracee.modules(), std::move(modules)};
+}
+
 Result<> Session::find() {
   std::vector<MatchTarget> match_targets;
-  for (Target& target : targets_) {
-    const auto loaded = target.tracee.load();
-    if (!loaded) return loaded.error().within(fmt::format("pid {}", target.tracee.pid().value));
-    match_targets.push_back({target.tracee.pid(), &target.tracee.modules()});
+  for (std::size_t i = 0; i < targets_.size(); ++i) {
+    Tracee& tracee = targets_[i].tracee;
+    const auto loaded = tracee.load();
+    if (!loaded) return loaded.error().within(fmt::format("pid {}", tracee.pid().value));
+    match_targets.push_back(match_target(i, tracee.modules().mapped()));
   }
-  adopt(enable(program_, match_targets, next_id_));
-  for (std::size_t i = 0; i < targets_.size(); ++i) TL_TRY(plan(i));
+  enabling_ = enable(program_, match_targets, next_id_);
+  std::vector<std::vector<PlacedProbe>> placed(targets_.size());
+  for (const EnabledProbe& probe : enabling_.probes) {
+    const std::uint32_t number = add_probe(probe);
+    if (const auto* point = std::get_if<PidPoint>(&probe.what))
+      placed[point->target].push_back({number, point->function, point->point, point->by_name});
+  }
+  for (std::size_t i = 0; i < targets_.size(); ++i) TL_TRY(plan(i, placed[i]));
+  return {};
+}
+
+// A rendezvous makes system calls, which a seccomp filter might answer by killing.
+Result<> Session::plan(std::size_t index, std::span<const PlacedProbe> placed) {
+  Target& target = targets_[index];
+  const std::vector<std::size_t> modules = target.tracee.modules().mapped();
+  target.matched_modules.clear();
+  target.matched_modules.insert(modules.begin(), modules.end());
+  target.later = later_probes(program_, match_target(index, modules));
+  const auto status = target::read_status(target.tracee.pid());
+  const bool free = status && status->seccomp == 0;
+  TL_TRY_ASSIGN(const Engine engine, engine_for(status));
+  RendezvousWishes wishes;
+  const bool follow = options_.flag("follow");
+  wishes.execs = free && (!placed.empty() || target.later.any || follow);
+  wishes.loads = free && target.later.any;
+  wishes.forks = free && follow;
+  target.sites = plan_sites(
+      placed, target.tracee.modules(), wishes,
+      status && status->shadow_stack ? probes::ShadowStack::kYes : probes::ShadowStack::kNo,
+      engine);
   return {};
 }
 
@@ -78,55 +117,82 @@ Result<Engine> Session::engine_for(const Result<target::TaskStatus>& status) con
   const std::string asked = options_.text("engine");
   if (asked == "outside")
     return Error(ErrorCode::kUnsupported, fmt::format("engine={} is not offered yet", asked));
+  const bool follow = options_.flag("follow");
   const bool uses_traps =
       !status || ((status->caught_signals | status->ignored_signals) & kSigtrap) != 0;
+  if (asked == "trap" && follow)
+    return Error(ErrorCode::kUnsupported, "engine=trap together with follow is not offered yet");
   if (asked == "trap" && uses_traps) {
     return Error(ErrorCode::kUnsupported,
                  "engine=trap is not possible where the process handles or ignores SIGTRAP itself");
   }
-  if (uses_traps) return Engine::kNoTraps;
+  if (uses_traps || follow) return Engine::kNoTraps;
   if (asked == "inline") return Engine::kInline;
   return asked == "trap" ? Engine::kTrap : Engine::kAuto;
 }
 
-// A rendezvous makes system calls, which a seccomp filter might answer by killing.
-Result<> Session::plan(std::size_t index) {
-  Target& target = targets_[index];
-  const auto status = target::read_status(target.tracee.pid());
-  const bool free = status && status->seccomp == 0;
-  TL_TRY_ASSIGN(const Engine engine, engine_for(status));
-  target.sites = plan_sites(
-      probes_, index, target.tracee.modules(), free ? Rendezvous::kInclude : Rendezvous::kLeaveOut,
-      status && status->shadow_stack ? probes::ShadowStack::kYes : probes::ShadowStack::kNo,
-      engine);
-  return {};
-}
-
-void Session::adopt(Enabling found) {
-  for (const EnabledProbe& probe : found.probes) add_probe(probe);
-  enabling_ = std::move(found);
-}
-
-void Session::add_probe(EnabledProbe probe) {
+std::uint32_t Session::add_probe(EnabledProbe probe) {
+  const auto number = static_cast<std::uint32_t>(probes_.size());
   names_.push_back(probe.name);
   next_id_ = std::max(next_id_, probe.name.id + 1);
   probes_.push_back(std::move(probe));
+  return number;
+}
+
+// Probes of a module that comes again, and of one that another program has too, keep their number
+// and id: what is known of probes does not grow with each dlopen.
+std::vector<PlacedProbe> Session::number(std::size_t index, const Enabling& found) {
+  if (probe_index_.empty()) {
+    for (std::uint32_t i = 0; i < probes_.size(); ++i)
+      probe_index_.emplace(full_name(probes_[i].name), i);
+  }
+  std::set<std::uint32_t> taken;
+  if (targets_[index].program) {
+    for (const auto& batch : targets_[index].program->batches)
+      taken.insert(batch->sites.probes.begin(), batch->sites.probes.end());
+  }
+  std::vector<PlacedProbe> placed;
+  for (const EnabledProbe& probe : found.probes) {
+    const auto* point = std::get_if<PidPoint>(&probe.what);
+    if (point == nullptr) continue;
+    placed.push_back({number_of(probe, taken), point->function, point->point, point->by_name});
+  }
+  return placed;
+}
+
+std::uint32_t Session::number_of(const EnabledProbe& probe, std::set<std::uint32_t>& taken) {
+  const std::string name = full_name(probe.name);
+  const auto [first, last] = probe_index_.equal_range(name);
+  for (auto known = first; known != last; ++known) {
+    if (probes_[known->second].clauses == probe.clauses && taken.insert(known->second).second)
+      return known->second;
+  }
+  EnabledProbe fresh = probe;
+  fresh.name.id = next_id_;
+  const std::uint32_t number = add_probe(std::move(fresh));
+  probe_index_.emplace(name, number);
+  taken.insert(number);
+  return number;
 }
 
 std::vector<Refusal> Session::refusals() const {
   std::vector<Refusal> all;
-  const auto add = [&](const std::vector<probes::RefusedPlace>& places, std::uint32_t rendezvous) {
-    for (const probes::RefusedPlace& place : places) {
-      if (place.probe >= rendezvous) continue;
-      all.push_back({names_[place.probe], place.at.value(), place.reason, place.detail});
-    }
+  const auto add_planned = [&](const PlannedSites& sites) {
+    for (const probes::RefusedPlace& place : sites.plans.refused)
+      all.push_back(refusal(sites.probes[place.probe], place));
   };
   for (const Target& target : targets_) {
-    const SitesOfTarget& sites = target.program ? target.program->sites : target.sites;
-    add(sites.plans.refused, sites.rendezvous_probe);
-    add(target.tracee.refused(), sites.rendezvous_probe);
+    add_planned(target.sites);
+    if (!target.program) continue;
+    for (const auto& batch : target.program->batches) add_planned(batch->sites);
+    for (const probes::RefusedPlace& place : target.tracee.refused())
+      all.push_back(refusal(place.probe, place));
   }
   return all;
+}
+
+Refusal Session::refusal(std::uint32_t probe, const probes::RefusedPlace& place) const {
+  return {names_[probe], place.at.value(), place.reason, place.detail};
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -151,7 +217,8 @@ Result<> Session::start() {
   std::ranges::fill(own_globals_, 0);
   for (std::size_t i = 0; i < targets_.size(); ++i) {
     TL_TRY_ASSIGN(const Loaded loaded, targets_[i].tracee.load());
-    if (loaded == Loaded::kAnew) TL_TRY(match_again(i));
+    const auto& program = targets_[i].program;
+    if (loaded == Loaded::kAnew || (program && program->batches.size() > 1)) TL_TRY(match_again(i));
     TL_TRY(reserve(i));
   }
   environment_ = std::make_unique<TracerEnvironment>(
@@ -177,12 +244,22 @@ Result<> Session::start() {
     share_globals(i);
     activate(targets_[i]);
   }
+  watch_requests();
   return output_.flush();
 }
 
 void Session::activate(Target& target) {
-  target.tracee.activate(target.program && target.program->sites.execs_told ? ExecsTold::kYes
-                                                                            : ExecsTold::kNo);
+  if (options_.flag("follow")) target.tracee.follow();
+  if (options_.flag("follow") &&
+      !(target.program && target.program->batches.front()->sites.told.forks)) {
+    notes_.push_back(fmt::format(
+        "children of pid {} are not followed: it cannot tell of them (a seccomp filter, or no "
+        "function that makes processes)",
+        target.tracee.pid().value));
+  }
+  const bool told = target.program && target.program->batches.front()->sites.told.execs;
+  target.tracee.activate(told ? ExecsTold::kYes : ExecsTold::kNo);
+  next_comparison_ = {};
 }
 
 // What BEGIN assigned holds in every process; each then has its own globals.
@@ -201,17 +278,14 @@ Result<> Session::build(std::size_t index) {
   if (target.program) {
     // Half of the table of slots may be taken; a new one leaves more room.
     if (2 * threads <= target.program->layout.slot_count) return {};
-    target.sites = std::move(target.program->sites);
-    target.program.reset();
+    TL_TRY(match_again(index));
   }
-  if (target.sites.plans.site_count() == 0) return {};
-  auto built = build_target_program(program_, options_, probes_, index, std::move(target.sites),
-                                    {threads, mute_offset_}, execname_of(target.tracee));
-  if (!built) {
-    TL_TRY(plan(index));  // the sites are gone
-    return built.error();
-  }
-  target.program = std::make_unique<TargetProgram>(std::move(*built));
+  if (target.sites.plans.site_count() == 0 && !target.later.any) return {};
+  const ArenaWishes wishes{threads, mute_offset_,
+                           target.later.any || options_.flag("follow") ? kSpareStrings : 0};
+  TL_TRY_ASSIGN(TargetProgram built,
+                build_target_program(context(), target.sites, target.later.bodies, wishes));
+  target.program = std::make_unique<TargetProgram>(std::move(built));
   target.sites = {};
   return {};
 }
@@ -222,18 +296,19 @@ Result<> Session::reserve(std::size_t index) {
   target.drainer.reset();
   TL_TRY(build(index));
   if (!target.program) return {};
-  const auto reserved = target.tracee.reserve(target.program->layout, target.program->sites.plans,
-                                              target.program->object.bytes);
+  const std::uint64_t most_memory =
+      options_.flag("force") ? ~std::uint64_t{0} : probes::kQuietMemory;
+  const auto reserved = target.tracee.reserve(*target.program, most_memory);
   if (!reserved) return reserved.error().within(fmt::format("pid {}", target.tracee.pid().value));
   std::ranges::move(target.tracee.take_notes(), std::back_inserter(notes_));
   const std::span<std::byte> arena = target.tracee.arena();
-  fill_arena(*target.program, arena);
+  fill_arena(*target.program, arena, fmt::format("pid{}", target.tracee.pid().value),
+             execname_of(target.tracee));
   auto* header = reinterpret_cast<wire::Header*>(arena.data());
   target.tracee.fill_header(*header);
   clock_.calibrate();
   clock_.fill_header(*header);
   if (!target.tracee.reads_counter()) header->tsc_mult = 0;
-  bind_addresses(*target.program, target.tracee.arena_address(), target.tracee.alive_address());
   TL_TRY_ASSIGN(consume::Drainer drainer,
                 consume::Drainer::create(arena, target.program->layout, program_));
   target.drainer.emplace(std::move(drainer));
@@ -243,14 +318,11 @@ Result<> Session::reserve(std::size_t index) {
 Result<> Session::arm(std::size_t index) {
   Target& target = targets_[index];
   if (!target.program) return {};
-  Result<> done = target.tracee.prepare(target.program->bindings);
-  if (done) {
-    const auto report = target.tracee.arm();
-    if (!report) done = report.error();
-    // Of breakpoints nobody needs to be told who has asked for them.
-    std::vector<std::string> notes = target.tracee.take_notes();
-    if (options_.text("engine") != "trap") std::ranges::move(notes, std::back_inserter(notes_));
-  }
+  Result<> done = target.tracee.prepare();
+  if (done) done = target.tracee.arm();
+  // Of breakpoints nobody needs to be told who has asked for them.
+  std::vector<std::string> notes = target.tracee.take_notes();
+  if (options_.text("engine") != "trap") std::ranges::move(notes, std::back_inserter(notes_));
   if (!done && done.error().code() != ErrorCode::kTargetGone) {
     return done.error().within(fmt::format("pid {}", target.tracee.pid().value));
   }
@@ -288,6 +360,7 @@ Result<> Session::arm_again(std::size_t index) {
                     "again was missed",
                     target.tracee.pid().value));
   }
+  watch_requests(index);
   target.tracee.forget();
   target.drainer.reset();
   target.program.reset();
@@ -304,6 +377,7 @@ Result<> Session::arm_again(std::size_t index) {
   TL_TRY(arm(index));
   environment_->set_globals(globals());
   activate(target);
+  watch_requests();
   return {};
 }
 
@@ -311,36 +385,27 @@ Result<> Session::arm_again(std::size_t index) {
 Result<> Session::match_again(std::size_t index) {
   Target& target = targets_[index];
   target.program.reset();
-  // The old probes stay known by name, for records; they stand nowhere any more.
-  for (EnabledProbe& probe : probes_) {
-    auto* point = std::get_if<PidPoint>(&probe.what);
-    if (point != nullptr && point->target == index) point->target = kNowhere;
-  }
-  const MatchTarget match{target.tracee.pid(), &target.tracee.modules()};
-  const Enabling found = enable(program_, std::span(&match, 1), next_id_);
-  for (EnabledProbe probe : found.probes) {
-    auto* point = std::get_if<PidPoint>(&probe.what);
-    if (point == nullptr) continue;
-    point->target = index;
-    add_probe(std::move(probe));
-  }
-  return plan(index);
+  const std::vector<MatchTarget> match{match_target(index, target.tracee.modules().mapped())};
+  const std::vector<PlacedProbe> placed = number(index, enable(program_, match, next_id_));
+  return plan(index, placed);
 }
 
 std::size_t Session::armed_count() const {
-  std::vector<std::size_t> places(probes_.size() + 1);  // the last: rendezvous, of no interest
-  const auto place = [&](std::uint32_t probe) -> std::size_t& {
-    return places[std::min<std::size_t>(probe, probes_.size())];
+  std::vector<std::size_t> places(probes_.size());
+  const auto count = [&](const PlannedSites& sites) {
+    for (const probes::ModuleSites& module : sites.plans.modules) {
+      for (const isa::SitePlan& site : module.sites) {
+        for (const isa::PlannedPoint& point : site.points) {
+          const std::uint32_t number = sites.plans.uses[point.tag].probe;
+          if (sites.is_probe(number)) ++places[sites.probes[number]];
+        }
+      }
+    }
   };
   for (const Target& target : targets_) {
     if (!target.program) continue;
-    const probes::SitePlans& plans = target.program->sites.plans;
-    for (const probes::ModuleSites& module : plans.modules) {
-      for (const isa::SitePlan& site : module.sites) {
-        for (const isa::PlannedPoint& point : site.points) ++place(plans.uses[point.tag].probe);
-      }
-    }
-    for (const probes::RefusedPlace& refused : target.tracee.refused()) --place(refused.probe);
+    for (const auto& batch : target.program->batches) count(batch->sites);
+    for (const probes::RefusedPlace& refused : target.tracee.refused()) --places[refused.probe];
   }
   std::size_t armed = 0;
   for (std::size_t i = 0; i < probes_.size(); ++i) {
@@ -363,6 +428,7 @@ Result<> Session::step(int fd) {
 std::vector<int> Session::event_fds() const {
   std::vector<int> fds;
   if (child_events_ && !any_served()) fds.push_back(child_events_.get());
+  if (requests_.event_fd() >= 0) fds.push_back(requests_.event_fd());
   for (const Target& target : targets_) {
     if (!target.tracee.ended()) fds.push_back(target.tracee.event_fd());
   }
@@ -375,21 +441,30 @@ Result<> Session::work() {
     while (::read(child_events_.get(), &ignored, sizeof(ignored)) > 0) {
     }
   }
+  requests_.take();
   for (std::size_t i = 0; i < targets_.size(); ++i) TL_TRY(look_at(i));
+  TL_TRY(compare_modules());
   for (Target& target : targets_) {
     if (target.tracee.early()) TL_TRY(target.tracee.end_early());
     target.tracee.enter_more();
   }
   TL_TRY(drain(consume::DrainKind::kRunning));
+  retire_children();
   if (running_) TL_TRY(run_ticks());
   if (!targets_.empty() && all_ended()) running_ = false;
   return output_.flush();
 }
 
 Result<> Session::look_at(std::size_t index) {
+  if (targets_[index].over) return {};
   TL_TRY_ASSIGN(const Happening happening, targets_[index].tracee.look());
+  for (Tracee::Child& child : targets_[index].tracee.take_children())
+    TL_TRY(follow_child(index, std::move(child)));
   if (happening == Happening::kExecuted) return arm_again(index);
-  return {};
+  if (happening != Happening::kLoading) return {};
+  const Result<> done = update_modules(index, Told::kYes);
+  targets_[index].tracee.answer_load();
+  return done;
 }
 
 // SIGCHLD comes with every breakpoint that is hit, and is for the thread that serves them.
@@ -444,6 +519,7 @@ Result<> Session::drain(consume::DrainKind kind) {
     for (consume::Record& record : taken.records) record.source = static_cast<std::uint32_t>(i);
     records.push_back(std::move(taken.records));
     left_some_ = left_some_ || !taken.busy.empty();
+    if (!over) TL_TRY(free_left_levels(target, taken.busy));
     untold_ += taken.new_drops;
     if (taken.barrier_error && !barrier_failed_) {
       notes_.push_back("aggregations are read only when a process has ended: " +
@@ -457,6 +533,48 @@ Result<> Session::drain(consume::DrainKind kind) {
   // As DTrace does, at most once in statusrate.
   if (SteadyClock::now() >= drops_due_) TL_TRY(tell_drops());
   return {};
+}
+
+// A level that stays busy round after round is one that its thread has left by siglongjmp from a
+// signal handler, or with its life; or the thread is kept from running in the midst of it. It has
+// left if it is outside of our code. A thread that calls probed functions all the time is hardly
+// ever met there; but if all of its levels have been busy since the last look, and bodies have come
+// and found none free, it is passing through such a body now, which holds none.
+Result<> Session::free_left_levels(Target& target, std::span<const consume::BusyLevel> busy) {
+  struct Left {
+    const consume::BusyLevel* lowest = nullptr;
+    std::uint32_t levels = 0;
+    bool passed = false;  // bodies found no level since the last look
+  };
+  std::map<std::uint32_t, Left> slots;
+  for (const consume::BusyLevel& level : busy) {
+    if (level.rounds < kRoundsOfALeftLevel) continue;
+    Left& left = slots[level.slot];
+    if (left.lowest == nullptr || level.level < left.lowest->level) left.lowest = &level;
+    ++left.levels;
+  }
+  if (slots.empty() || SteadyClock::now() < target.levels_due) return {};
+  target.levels_due = SteadyClock::now() + kLevelsPause;
+  std::vector<std::uint64_t> owners;
+  std::vector<const Left*> all;
+  for (auto& [slot, left] : slots) {
+    const auto [before, fresh] = target.level_drops.try_emplace(slot, left.lowest->drops);
+    left.passed = !fresh && left.lowest->drops != before->second;
+    before->second = left.lowest->drops;
+    owners.push_back(left.lowest->owner);
+    all.push_back(&left);
+  }
+  const Result<> looked =
+      target.tracee.look_at_owners(owners, [&](std::size_t i, probes::Presence presence) {
+        const Left& left = *all[i];
+        const bool passing =
+            presence == probes::Presence::kPassing && left.levels == wire::kLevels && left.passed;
+        if (presence == probes::Presence::kOutside || passing)
+          target.drainer->abandon_level(left.lowest->slot, left.lowest->level);
+      });
+  // One that cannot be stopped just now is looked at again.
+  if (!looked && looked.error().code() == ErrorCode::kTimeout) return {};
+  return looked;
 }
 
 Result<> Session::tell_drops() {
@@ -572,6 +690,7 @@ Result<> Session::report_fault(const consume::Record& record) {
 Result<> Session::stop() {
   running_ = false;
   std::optional<Error> failed;
+  requests_.watch({});
   for (Target& target : targets_) target.tracee.deactivate();
   for (Target& target : targets_) {
     if (exit_status_) target.tracee.kill_launched();

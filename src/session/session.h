@@ -19,8 +19,11 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,9 +35,12 @@
 #include "plan/plan.h"
 #include "report/output.h"
 #include "report/record_interpreter.h"
+#include "session/body_store.h"
 #include "session/clock.h"
 #include "session/enabling.h"
 #include "session/invoker.h"
+#include "session/later_probes.h"
+#include "session/request_watch.h"
 #include "session/target_program.h"
 #include "session/tracee.h"
 #include "session/tracer_environment.h"
@@ -67,9 +73,7 @@ class Session {
   Result<> compile();
   const Enabling& enabling() const { return enabling_; }
   // Where each pid probe would be patched, and what cannot be; by process. After find().
-  const probes::SitePlans& site_plans(std::size_t target) const {
-    return targets_[target].sites.plans;
-  }
+  const PlannedSites& sites(std::size_t target) const { return targets_[target].sites; }
   Tracee& tracee(std::size_t target) { return targets_[target].tracee; }
   std::size_t target_count() const { return targets_.size(); }
 
@@ -82,6 +86,10 @@ class Session {
   std::vector<Refusal> refusals() const;
   // What a user should know and no output says; since the last call.
   std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
+  // What -v shows beside: of modules that were loaded since the start.
+  std::vector<std::string> take_verbose_notes() { return std::exchange(verbose_notes_, {}); }
+  // Places in modules that were loaded since the start; since the last call.
+  std::vector<Refusal> take_new_refusals() { return std::exchange(new_refusals_, {}); }
 
   bool running() const { return running_; }
   // Waits until something is due, `fd` is readable (-1: none) or at most 100 ms; then drains and
@@ -112,10 +120,19 @@ class Session {
 
  private:
   struct Target {
-    SitesOfTarget sites;                     // from find() to compile(), then in `program`
-    std::unique_ptr<TargetProgram> program;  // the tracee refers to it
+    explicit Target(Tracee traced) : tracee(std::move(traced)), family(tracee.pid()) {}
+    PlannedSites sites;  // from find() to compile(), then in `program`
+    LaterProbes later;   // of its present image
+    std::unique_ptr<TargetProgram> program;
     Tracee tracee;
+    Pid family;             // by which descriptions name it: of a followed child, its ancestor's
+    bool followed = false;  // a child of a traced process
+    bool over = false;      // one that has ended, and whose place is free
     std::optional<consume::Drainer> drainer;
+    std::set<std::size_t> matched_modules;  // those that descriptions have been matched against
+    bool modules_changing = false;          // the last comparison has found changes
+    std::chrono::steady_clock::time_point levels_due{};  // when left levels are looked for again
+    std::map<std::uint32_t, std::uint64_t> level_drops;  // by slot, when they were looked for last
   };
   struct Tick {
     std::uint32_t probe = 0;
@@ -123,10 +140,14 @@ class Session {
     std::chrono::steady_clock::time_point due;
   };
 
-  void adopt(Enabling found);
-  void add_probe(EnabledProbe probe);
+  std::vector<PlacedProbe> number(std::size_t index, const Enabling& found);
+  std::uint32_t number_of(const EnabledProbe& probe, std::set<std::uint32_t>& taken);
+  Refusal refusal(std::uint32_t probe, const probes::RefusedPlace& place) const;
+  std::uint32_t add_probe(EnabledProbe probe);
+  MatchTarget match_target(std::size_t index, std::vector<std::size_t> modules);
+  ProgramContext context() { return {program_, options_, probes_, bodies_}; }
   void share_globals(std::size_t index);
-  Result<> plan(std::size_t index);
+  Result<> plan(std::size_t index, std::span<const PlacedProbe> placed);
   Result<Engine> engine_for(const Result<target::TaskStatus>& status) const;
   Result<> match_again(std::size_t index);
   Result<> build(std::size_t index);
@@ -135,11 +156,24 @@ class Session {
   Result<> arm(std::size_t index);
   Result<> arm_again(std::size_t index);
   Result<> look_at(std::size_t index);
+  // Of children: followed_children.cc.
+  Result<> follow_child(std::size_t parent, Tracee::Child child);
+  Result<> arm_child(std::size_t index, std::size_t parent);
+  std::size_t place_for(Tracee tracee);
+  void retire_children();
+  // Of modules that come and go: added_modules.cc.
+  enum class Told : std::uint8_t { kNo, kYes };  // by the process, so that nothing was missed
+  Result<> update_modules(std::size_t index, Told told);
+  Result<> add_modules(std::size_t index, const std::vector<std::size_t>& modules, Told told);
+  Result<> compare_modules();
+  void tell_refusals(std::size_t index, const ProbeBatch& batch);
+  void watch_requests(std::size_t without = kNone);
 
   Result<> fire(std::uint32_t probe, const TracerEnvironment::Arguments& arguments = {});
   Result<> fire_all(BuiltinKind kind, const TracerEnvironment::Arguments& arguments = {});
   Result<> run_ticks();
   Result<> drain(consume::DrainKind kind);
+  Result<> free_left_levels(Target& target, std::span<const consume::BusyLevel> busy);
   Result<> tell_drops();
   Result<> process(std::vector<consume::Record> records);
   Result<> process_one(const consume::Record& record);
@@ -151,6 +185,8 @@ class Session {
   bool all_ended() const;
   bool any_served() const;
 
+  static constexpr std::size_t kNone = ~std::size_t{0};
+
   const plan::Program& program_;
   plan::Options options_;
   Invoker invoker_ = Invoker::self();
@@ -159,16 +195,22 @@ class Session {
   consume::AggregationStore store_;
   Clock clock_;
   bool counter_trusted_ = Clock::counter_is_trusted();
+  BodyStore bodies_;
   std::deque<Target> targets_;
+  RequestWatch requests_;
+  std::chrono::steady_clock::time_point next_comparison_{};
   Enabling enabling_;
   std::vector<EnabledProbe> probes_;
-  std::vector<plan::ProbeName> names_;  // by index, what records refer to
+  std::vector<plan::ProbeName> names_;                     // by index, what records refer to
+  std::multimap<std::string, std::uint32_t> probe_index_;  // probes_, by their names
   std::uint32_t next_id_ = 4;
   std::vector<std::uint64_t> own_globals_;  // where no process has an arena
   std::unique_ptr<TracerEnvironment> environment_;
   report::RecordInterpreter interpreter_;
   std::vector<Tick> ticks_;
   std::vector<std::string> notes_;
+  std::vector<std::string> verbose_notes_;
+  std::vector<Refusal> new_refusals_;
   std::optional<std::int32_t> exit_status_;
   Fd child_events_;  // readable when a launched process has something to tell
   bool running_ = false;

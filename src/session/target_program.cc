@@ -1,14 +1,13 @@
 #include "session/target_program.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
-#include <map>
-#include <set>
+#include <deque>
 #include <utility>
 
-#include "isa/x86_64/verify.h"
 #include "probes/rendezvous.h"
 #include "wire/layout.h"
 
@@ -16,18 +15,8 @@ namespace trapline::session {
 
 namespace {
 
-const PidPoint* pid_point(const EnabledProbe& probe, std::size_t target) {
-  const auto* point = std::get_if<PidPoint>(&probe.what);
-  return point != nullptr && point->target == target ? point : nullptr;
-}
-
-codegen::SiteKind site_kind(probes::PointKind kind) {
-  return kind == probes::PointKind::kReturn ? codegen::SiteKind::kReturn
-                                            : codegen::SiteKind::kEntry;
-}
-
 // A breakpoint binds the process to its tracer, so a pattern does not lay any unasked.
-probes::Traps traps_for(const PidPoint& point, Engine engine) {
+probes::Traps traps_for(bool by_name, Engine engine) {
   switch (engine) {
     case Engine::kNoTraps:
       return probes::Traps::kNo;
@@ -38,23 +27,18 @@ probes::Traps traps_for(const PidPoint& point, Engine engine) {
     case Engine::kAuto:
       break;
   }
-  return point.by_name ? probes::Traps::kWhereNeeded : probes::Traps::kOffered;
+  return by_name ? probes::Traps::kWhereNeeded : probes::Traps::kOffered;
 }
 
-// One body for each distinct list of clauses of each kind of site.
-class BodySet {
- public:
-  std::size_t index_of(codegen::SiteKind kind, const std::vector<std::uint32_t>& clauses) {
-    const auto [known, fresh] = index_.try_emplace({kind, clauses}, requests_.size());
-    if (fresh) requests_.push_back({kind, clauses});
-    return known->second;
-  }
-  std::span<const codegen::BodyRequest> requests() const { return requests_; }
+// Layouts of about the same size are made equal, so that they can share code.
+constexpr std::size_t kStringsGrain = std::size_t{256} << 10;
 
- private:
-  std::map<std::pair<codegen::SiteKind, std::vector<std::uint32_t>>, std::size_t> index_;
-  std::vector<codegen::BodyRequest> requests_;
-};
+const PidPoint& pid_point(const EnabledProbe& probe) { return std::get<PidPoint>(probe.what); }
+
+codegen::SiteKind site_kind(probes::PointKind kind) {
+  return kind == probes::PointKind::kReturn ? codegen::SiteKind::kReturn
+                                            : codegen::SiteKind::kEntry;
+}
 
 bool needs_chunks(const plan::Program& program) {
   const auto in_table = [](const plan::Aggregation& a) { return !a.direct; };
@@ -67,6 +51,8 @@ Result<wire::Layout> layout_of(const plan::Program& program, const plan::Options
                                std::size_t strings_size, const ArenaWishes& wishes) {
   wire::LayoutRequest request;
   request.strings_size = strings_size;
+  if (wishes.spare_strings != 0)
+    request.strings_size = wire::align_up(strings_size + wishes.spare_strings, kStringsGrain);
   request.globals_size = program.globals_size;
   request.direct_size = program.direct_size;
   request.self_size = program.self_size;
@@ -82,19 +68,90 @@ Result<wire::Layout> layout_of(const plan::Program& program, const plan::Options
   return layout;
 }
 
-Result<> verify(const codegen::ObjectCode& object, std::vector<isa::OffsetRange> code) {
-  isa::VerifyRequest request;
-  request.blob = object.bytes;
-  const bool calls = object.calls_gettid || object.calls_process_vm_readv ||
-                     object.calls_clock_gettime || object.calls_process_vm_writev ||
-                     object.calls_kill || code.size() > 1;
-  request.code = std::move(code);
-  request.entries.assign(object.entries.begin(), object.entries.end());
-  request.max_stack = codegen::kMaxBodyStack;
-  request.system_calls = calls ? isa::SystemCalls::kAllowed : isa::SystemCalls::kForbidden;
-  const auto report = isa::verify_code(request);
-  if (!report) return report.error().within("a compiled body was refused by the verifier");
-  return {};
+bool is_wanted(probes::RendezvousKind kind, const RendezvousWishes& wishes) {
+  switch (kind) {
+    case probes::RendezvousKind::kExec:
+      return wishes.execs;
+    case probes::RendezvousKind::kLoad:
+      return wishes.loads;
+    default:
+      return wishes.forks;
+  }
+}
+
+// A function of a rendezvous, at places that no other has.
+struct RendezvousPlace {
+  probes::RendezvousKind kind{};
+  probes::MatchedFunction function;
+};
+
+std::deque<RendezvousPlace> rendezvous_places(probes::ModuleCache& modules,
+                                              const RendezvousWishes& wishes) {
+  std::deque<RendezvousPlace> places;
+  std::set<std::pair<std::size_t, std::uint64_t>> known;
+  std::set<std::string_view> names;
+  for (const probes::RendezvousFunction& wanted : probes::rendezvous_functions()) {
+    if (!is_wanted(wanted.kind, wishes) || names.contains(wanted.instead)) continue;
+    auto found = probes::match_functions(modules, {"", std::string(wanted.name), "entry"});
+    if (!found) continue;
+    for (probes::MatchedFunction& function : found->functions) {
+      names.insert(wanted.name);
+      std::erase_if(function.places, [&](const symbols::Symbol& place) {
+        return !known.emplace(function.module, place.address.value()).second;
+      });
+      if (!function.places.empty()) places.push_back({wanted.kind, std::move(function)});
+    }
+  }
+  return places;
+}
+
+// What the probes' bodies read of them. The names are counted from the start of the strings.
+std::vector<probes::ProbeBinding> name_probes(const ProgramContext& context,
+                                              std::span<const std::uint32_t> which,
+                                              StringTable& strings) {
+  std::vector<probes::ProbeBinding> bindings;
+  for (const std::uint32_t i : which) {
+    wire::ProbeSite& site = bindings.emplace_back().site;
+    const plan::ProbeName& name = context.probes[i].name;
+    site.probe = i;
+    site.id = name.id;
+    site.provider = strings.provider();
+    site.module = strings.add(name.module);
+    site.function = strings.add(name.function);
+    site.name = strings.add(name.name);
+  }
+  return bindings;
+}
+
+Result<std::shared_ptr<const ProbeBatch>> make_batch(const ProgramContext& context,
+                                                     const wire::Layout& layout, PlannedSites sites,
+                                                     std::vector<probes::ProbeBinding> bindings,
+                                                     std::set<BodyKey> wanted) {
+  for (const std::uint32_t i : sites.probes) wanted.insert(body_key(context.probes[i]));
+  auto batch = std::make_shared<ProbeBatch>();
+  TL_TRY_ASSIGN(batch->object,
+                context.bodies.get(context.program, layout, wanted,
+                                   sites.rendezvous.empty() ? Stubs::kLeaveOut : Stubs::kInclude));
+  const auto strings = static_cast<std::uint32_t>(layout.strings);
+  for (std::size_t n = 0; n < bindings.size(); ++n) {
+    bindings[n].body = batch->object->entries.at(body_key(context.probes[sites.probes[n]]));
+    wire::ProbeSite& site = bindings[n].site;
+    site.provider += strings;
+    site.module += strings;
+    site.function += strings;
+    site.name += strings;
+  }
+  for (const probes::RendezvousKind kind : sites.rendezvous) {
+    bindings.emplace_back().body = (*batch->object->stubs)[static_cast<std::size_t>(kind)];
+  }
+  batch->sites = std::move(sites);
+  batch->bindings = std::move(bindings);
+  return std::shared_ptr<const ProbeBatch>(std::move(batch));
+}
+
+void put_text(unsigned char* to, std::size_t size, std::string_view text) {
+  std::memset(to, 0, size);
+  std::memcpy(to, text.data(), std::min(text.size(), size - 1));
 }
 
 }  // namespace
@@ -102,6 +159,8 @@ Result<> verify(const codegen::ObjectCode& object, std::vector<isa::OffsetRange>
 StringTable::StringTable(const plan::Program& program) {
   for (const std::string& text : program.strings)
     bytes_.insert(bytes_.end(), text.c_str(), text.c_str() + text.size() + 1);
+  own_ = static_cast<std::uint32_t>(bytes_.size());
+  bytes_.resize(bytes_.size() + kProviderSize + kExecnameSize);
 }
 
 std::uint32_t StringTable::add(std::string_view text) {
@@ -114,122 +173,103 @@ std::uint32_t StringTable::add(std::string_view text) {
   return offset;
 }
 
-namespace {
-
-// The places of the functions that execute another program, each once, whatever it is called.
-std::deque<probes::MatchedFunction> rendezvous_functions(probes::ModuleCache& modules) {
-  std::deque<probes::MatchedFunction> functions;
-  std::set<std::pair<std::size_t, std::uint64_t>> known;
-  for (const std::string_view name : probes::kRendezvousFunctions) {
-    auto found = probes::match_functions(modules, {"", std::string(name), "entry"});
-    if (!found) continue;
-    for (probes::MatchedFunction& function : found->functions) {
-      std::erase_if(function.places, [&](const symbols::Symbol& place) {
-        return !known.emplace(function.module, place.address.value()).second;
-      });
-      if (!function.places.empty()) functions.push_back(std::move(function));
-    }
-  }
-  return functions;
+BodyKey body_key(const EnabledProbe& probe) {
+  return {site_kind(pid_point(probe).point.kind), probe.clauses};
 }
 
-// Appends the stub to the compiled bodies; its offset.
-std::uint32_t append_rendezvous(codegen::ObjectCode& object, std::vector<isa::OffsetRange>& code) {
-  const std::vector<std::byte> stub = probes::rendezvous_stub();
-  const std::size_t offset = (object.bytes.size() + codegen::kObjectAlignment - 1) /
-                             codegen::kObjectAlignment * codegen::kObjectAlignment;
-  object.bytes.resize(offset);
-  object.bytes.insert(object.bytes.end(), stub.begin(), stub.end());
-  code.push_back({offset, object.bytes.size()});
-  return static_cast<std::uint32_t>(offset);
-}
-
-}  // namespace
-
-SitesOfTarget plan_sites(std::span<const EnabledProbe> probes, std::size_t target,
-                         probes::ModuleCache& modules, Rendezvous rendezvous,
-                         probes::ShadowStack shadow_stack, Engine engine) {
-  SitesOfTarget sites;
-  sites.rendezvous_probe = static_cast<std::uint32_t>(probes.size());
+PlannedSites plan_sites(std::span<const PlacedProbe> which, probes::ModuleCache& modules,
+                        RendezvousWishes rendezvous, probes::ShadowStack shadow_stack,
+                        Engine engine) {
+  PlannedSites sites;
   std::vector<probes::WantedProbe> wanted;
-  for (std::uint32_t i = 0; i < probes.size(); ++i) {
-    if (const PidPoint* point = pid_point(probes[i], target))
-      wanted.push_back({i, point->function.get(), point->point, traps_for(*point, engine)});
+  std::uint32_t number = 0;
+  for (const PlacedProbe& placed : which) {
+    sites.probes.push_back(placed.probe);
+    wanted.push_back(
+        {number++, placed.function.get(), placed.point, traps_for(placed.by_name, engine)});
   }
-  if (!wanted.empty() && rendezvous == Rendezvous::kInclude) {
-    sites.rendezvous = rendezvous_functions(modules);
-    for (const probes::MatchedFunction& function : sites.rendezvous) {
-      wanted.push_back({sites.rendezvous_probe, &function, {probes::PointKind::kEntry}});
-    }
+  const std::deque<RendezvousPlace> places = rendezvous_places(modules, rendezvous);
+  for (const RendezvousPlace& place : places) {
+    sites.rendezvous.push_back(place.kind);
+    wanted.push_back({number++, &place.function, {probes::PointKind::kEntry}});
   }
   sites.plans = probes::plan_probes(modules, wanted, shadow_stack);
-  const std::size_t refused = std::erase_if(
-      sites.plans.refused,
-      [&](const probes::RefusedPlace& place) { return place.probe == sites.rendezvous_probe; });
-  sites.execs_told = refused == 0 && !sites.rendezvous.empty();
+  RendezvousWishes missing;
+  for (const RendezvousPlace& place : places) {
+    sites.told.execs |= place.kind == probes::RendezvousKind::kExec;
+    sites.told.loads |= place.kind == probes::RendezvousKind::kLoad;
+    sites.told.forks |= place.kind >= probes::RendezvousKind::kFork;
+  }
+  for (const probes::RefusedPlace& refused : sites.plans.refused) {
+    if (sites.is_probe(refused.probe)) continue;
+    const probes::RendezvousKind kind = sites.rendezvous[refused.probe - sites.probes.size()];
+    if (kind == probes::RendezvousKind::kExec) sites.told.execs = false;
+    if (kind == probes::RendezvousKind::kLoad) sites.told.loads = false;
+    if (kind >= probes::RendezvousKind::kFork) sites.told.forks = false;
+  }
+  std::erase_if(sites.plans.refused,
+                [&](const probes::RefusedPlace& place) { return !sites.is_probe(place.probe); });
   return sites;
 }
 
-Result<TargetProgram> build_target_program(const plan::Program& program,
-                                           const plan::Options& options,
-                                           std::span<const EnabledProbe> probes, std::size_t target,
-                                           SitesOfTarget sites, const ArenaWishes& wishes,
-                                           std::string_view execname) {
-  TargetProgram built{{}, std::move(sites), {}, {}, {}, StringTable(program), 0};
-  built.bindings.resize(std::size_t{built.sites.rendezvous_probe} + 1);
-  BodySet bodies;
-  std::vector<std::size_t> body_of(probes.size());
-  for (std::uint32_t i = 0; i < built.sites.rendezvous_probe; ++i) {
-    const PidPoint* point = pid_point(probes[i], target);
-    if (point == nullptr) continue;
-    built.probes.push_back(i);
-    body_of[i] = bodies.index_of(site_kind(point->point.kind), probes[i].clauses);
-    wire::ProbeSite& site = built.bindings[i].site;
-    const plan::ProbeName& name = probes[i].name;
-    site.probe = i;
-    site.id = name.id;
-    site.provider = built.strings.add(name.provider);
-    site.module = built.strings.add(name.module);
-    site.function = built.strings.add(name.function);
-    site.name = built.strings.add(name.name);
-  }
-  built.execname = built.strings.add(execname);
-  TL_TRY_ASSIGN(built.layout, layout_of(program, options, built.strings.bytes().size(), wishes));
-  TL_TRY_ASSIGN(built.object, codegen::compile(program, built.layout, bodies.requests()));
-  const auto strings = static_cast<std::uint32_t>(built.layout.strings);
-  for (const std::uint32_t i : built.probes) {
-    built.bindings[i].body = built.object.entries[body_of[i]];
-    wire::ProbeSite& site = built.bindings[i].site;
-    site.provider += strings;
-    site.module += strings;
-    site.function += strings;
-    site.name += strings;
-  }
-  std::vector<isa::OffsetRange> code{
-      {built.object.code.offset, built.object.code.offset + built.object.code.size}};
-  if (!built.sites.rendezvous.empty()) {
-    built.bindings[built.sites.rendezvous_probe].body = append_rendezvous(built.object, code);
-    built.object.entries.push_back(built.bindings[built.sites.rendezvous_probe].body);
-    built.probes.push_back(built.sites.rendezvous_probe);
-  }
-  TL_TRY(verify(built.object, std::move(code)));
+Result<TargetProgram> build_target_program(const ProgramContext& context, PlannedSites sites,
+                                           const std::set<BodyKey>& later,
+                                           const ArenaWishes& wishes) {
+  TargetProgram built{{}, StringTable(context.program), {}};
+  std::vector<probes::ProbeBinding> bindings = name_probes(context, sites.probes, built.strings);
+  TL_TRY_ASSIGN(built.layout,
+                layout_of(context.program, context.options, built.strings.bytes().size(), wishes));
+  TL_TRY_ASSIGN(auto batch,
+                make_batch(context, built.layout, std::move(sites), std::move(bindings), later));
+  built.batches.push_back(std::move(batch));
   return built;
 }
 
-void bind_addresses(TargetProgram& target, RemoteAddr arena, RemoteAddr alive) {
-  for (const std::uint32_t i : target.probes) {
-    target.bindings[i].site.arena = arena.value();
-    target.bindings[i].site.alive = alive.value();
+Result<std::shared_ptr<const ProbeBatch>> add_batch(const ProgramContext& context,
+                                                    TargetProgram& target, PlannedSites sites) {
+  StringTable strings = target.strings;
+  std::vector<probes::ProbeBinding> bindings = name_probes(context, sites.probes, strings);
+  if (strings.bytes().size() > target.layout.strings_size) {
+    return Error(ErrorCode::kUnsupported,
+                 "the room that was set aside for the names of probes in modules "
+                 "that are loaded later is used up");
   }
+  TL_TRY_ASSIGN(auto batch,
+                make_batch(context, target.layout, std::move(sites), std::move(bindings), {}));
+  target.strings = std::move(strings);
+  target.batches.push_back(batch);
+  return batch;
 }
 
-void fill_arena(const TargetProgram& target, std::span<std::byte> arena) {
+std::vector<probes::ProbeBinding> bind(const ProbeBatch& batch, RemoteAddr arena,
+                                       RemoteAddr alive) {
+  std::vector<probes::ProbeBinding> bindings = batch.bindings;
+  for (probes::ProbeBinding& binding : bindings) {
+    binding.site.arena = arena.value();
+    binding.site.alive = alive.value();
+  }
+  return bindings;
+}
+
+void fill_arena(const TargetProgram& target, std::span<std::byte> arena, std::string_view provider,
+                std::string_view execname) {
   auto* bytes = reinterpret_cast<unsigned char*>(arena.data());
   wire::initialize(bytes, target.layout);
-  std::memcpy(bytes + target.layout.strings, target.strings.bytes().data(),
-              target.strings.bytes().size());
+  fill_names(target, arena);
+  unsigned char* strings = bytes + target.layout.strings;
+  put_text(strings + target.strings.provider(), StringTable::kProviderSize, provider);
+  put_text(strings + target.strings.execname(), StringTable::kExecnameSize, execname);
   auto* header = reinterpret_cast<wire::Header*>(bytes);
-  header->execname = static_cast<std::uint32_t>(target.layout.strings) + target.execname;
+  header->execname = static_cast<std::uint32_t>(target.layout.strings) + target.strings.execname();
+}
+
+void fill_names(const TargetProgram& target, std::span<std::byte> arena) {
+  const std::size_t own =
+      target.strings.provider() + StringTable::kProviderSize + StringTable::kExecnameSize;
+  const std::span<const char> all = target.strings.bytes();
+  std::byte* to = arena.data() + target.layout.strings;
+  std::memcpy(to, all.data(), target.strings.provider());
+  std::memcpy(to + own, all.data() + own, all.size() - own);
 }
 
 }  // namespace trapline::session

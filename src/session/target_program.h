@@ -1,61 +1,82 @@
 // What a program becomes for one traced process: sites, bodies, the arena's layout and its
 // contents.
+//
+// Probes are put in place in batches: all that match when tracing starts, later one for each time
+// that modules were loaded. A batch does not change any more once it is made, and a forked child
+// that is followed has those of its parent.
 
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
-#include "codegen/codegen.h"
 #include "plan/options.h"
 #include "plan/plan.h"
 #include "probes/region_image.h"
 #include "probes/site_planner.h"
+#include "session/body_store.h"
 #include "session/enabling.h"
 #include "wire/arena.h"
 
 namespace trapline::session {
 
-// The arena's strings: the program's constants in their order, then names, each NUL-terminated.
+// The arena's strings: the program's constants in their order, then the process's own two, then
+// names, each NUL-terminated.
 class StringTable {
  public:
   explicit StringTable(const plan::Program& program);
   // The offset of `text` from the start of the strings; the same text gets the same offset.
   std::uint32_t add(std::string_view text);
   std::span<const char> bytes() const { return bytes_; }
+  // What probeprov and execname are: each process's own, in places of a fixed size.
+  std::uint32_t provider() const { return own_; }
+  std::uint32_t execname() const { return own_ + kProviderSize; }
+
+  static constexpr std::uint32_t kProviderSize = 16;  // "pid" and a number
+  static constexpr std::uint32_t kExecnameSize = 16;  // TASK_COMM_LEN
 
  private:
   std::vector<char> bytes_;
   std::map<std::string, std::uint32_t, std::less<>> known_;
+  std::uint32_t own_ = 0;
 };
 
-// A process's sites: those of its probes and, if there are any, those of its rendezvous.
-struct SitesOfTarget {
+// Which rendezvous a process gets.
+struct RendezvousWishes {
+  bool execs = false;
+  bool loads = false;
+  bool forks = false;
+  bool any() const { return execs || loads || forks; }
+};
+
+// The sites of some probes and of the rendezvous. The plans know them by their number: probes
+// first.
+struct PlannedSites {
+  std::vector<std::uint32_t> probes;               // the session's index of each
+  std::vector<probes::RendezvousKind> rendezvous;  // the numbers behind the probes'
   probes::SitePlans plans;
-  std::deque<probes::MatchedFunction> rendezvous;  // the plans refer to them
-  std::uint32_t rendezvous_probe = 0;  // the index that stands for it, behind those of all probes
-  bool execs_told = false;             // every function of the rendezvous has its site
+  // Every function that the process has for it has its site.
+  RendezvousWishes told;
+
+  bool is_probe(std::uint32_t number) const { return number < probes.size(); }
 };
 
-struct TargetProgram {
-  std::vector<std::uint32_t> probes;  // indices in the session, those of this process
-  SitesOfTarget sites;
-  wire::Layout layout{};
-  codegen::ObjectCode object;
-  std::vector<probes::ProbeBinding>
-      bindings;  // by the session's index, then the rendezvous; see bind_addresses
-  StringTable strings;
-  std::uint32_t execname = 0;  // offset in the strings
+// One of the session's probes where it is in one process.
+struct PlacedProbe {
+  std::uint32_t probe = 0;
+  std::shared_ptr<const probes::MatchedFunction> function;
+  probes::ProbePoint point;
+  bool by_name = false;  // see PidPoint
 };
-
-enum class Rendezvous : std::uint8_t { kLeaveOut, kInclude };
 
 // What serves the places of probes.
 enum class Engine : std::uint8_t {
@@ -65,30 +86,60 @@ enum class Engine : std::uint8_t {
   kTrap,     // breakpoints only
 };
 
-// Plans the sites of process number `target`. `probes` are all of the session's.
-SitesOfTarget plan_sites(std::span<const EnabledProbe> probes, std::size_t target,
-                         probes::ModuleCache& modules, Rendezvous rendezvous,
-                         probes::ShadowStack shadow_stack, Engine engine);
+// Plans the sites of some probes of one process.
+PlannedSites plan_sites(std::span<const PlacedProbe> which, probes::ModuleCache& modules,
+                        RendezvousWishes rendezvous, probes::ShadowStack shadow_stack,
+                        Engine engine);
+
+struct ProbeBatch {
+  PlannedSites sites;
+  std::shared_ptr<const BodyObject> object;
+  std::vector<probes::ProbeBinding> bindings;  // by number; without the process's addresses
+};
+
+struct TargetProgram {
+  wire::Layout layout{};
+  StringTable strings;
+  std::vector<std::shared_ptr<const ProbeBatch>> batches;
+};
 
 // What the arena's layout depends on beside the program.
 struct ArenaWishes {
-  std::size_t threads = 0;       // that the process has
-  std::int32_t mute_offset = 0;  // see wire::Layout
+  std::size_t threads = 0;        // that the process has
+  std::int32_t mute_offset = 0;   // see wire::Layout
+  std::size_t spare_strings = 0;  // bytes at least, for the names of probes that come later
 };
 
-// Lays out, compiles and verifies. Errors: kUnsupported (a
-// body that cannot be compiled, sizes beyond the limits), kInternal.
-Result<TargetProgram> build_target_program(const plan::Program& program,
-                                           const plan::Options& options,
-                                           std::span<const EnabledProbe> probes, std::size_t target,
-                                           SitesOfTarget sites, const ArenaWishes& wishes,
-                                           std::string_view execname);
+// Everything that is the same for all processes of a session.
+struct ProgramContext {
+  const plan::Program& program;
+  const plan::Options& options;
+  std::span<const EnabledProbe> probes;
+  BodyStore& bodies;
+};
 
-// Fills in the addresses that are known once the arena is mapped.
-void bind_addresses(TargetProgram& target, RemoteAddr arena, RemoteAddr alive);
+// Lays out, compiles and verifies. `later`: bodies that will be wanted for modules to come. Errors:
+// kUnsupported (a body that cannot be compiled, sizes beyond the limits), kInternal.
+Result<TargetProgram> build_target_program(const ProgramContext& context, PlannedSites sites,
+                                           const std::set<BodyKey>& later,
+                                           const ArenaWishes& wishes);
+
+// Adds a batch to a process whose layout is fixed. Errors:
+// kUnsupported: no room for the names.
+Result<std::shared_ptr<const ProbeBatch>> add_batch(const ProgramContext& context,
+                                                    TargetProgram& target, PlannedSites sites);
+
+// The batch's bindings with the addresses of one process.
+std::vector<probes::ProbeBinding> bind(const ProbeBatch& batch, RemoteAddr arena, RemoteAddr alive);
 
 // Makes the fresh arena ready: header (but for what Tracee::fill_header and the clock add), chunk
 // pool, strings.
-void fill_arena(const TargetProgram& target, std::span<std::byte> arena);
+void fill_arena(const TargetProgram& target, std::span<std::byte> arena, std::string_view provider,
+                std::string_view execname);
+// Only the names that came later.
+void fill_names(const TargetProgram& target, std::span<std::byte> arena);
+
+// The body of a probe's points of one kind.
+BodyKey body_key(const EnabledProbe& probe);
 
 }  // namespace trapline::session

@@ -11,11 +11,12 @@
 //   disarm()               stopped: the original bytes are put back; then all that was mapped is
 //   unmapped
 //
-// After arm() a process is let go of and runs alone. That it executes another program it tells by
-// its rendezvous (see probes/rendezvous.h); a launched one that has none stays attached instead, so
-// that the exec is seen before its new image runs. One with breakpoints stays attached, too, and
-// everything is then done on the thread that serves them (target/trap_server.h). A process that
-// ends at any moment is no error: ended() tells.
+// After arm() a process is let go of and runs alone. That it executes another program, or has
+// loaded modules, it tells by its rendezvous (see probes/rendezvous.h); a launched one that has
+// none for exec stays attached instead, so that the exec is seen before its new image runs. One
+// with breakpoints stays attached, too, and everything is then done on the thread that serves them
+// (target/trap_server.h). add() and arm_again() are for the modules that come while it runs. A
+// process that ends at any moment is no error: ended() tells.
 
 #pragma once
 
@@ -23,6 +24,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -33,10 +35,11 @@
 
 #include "base/address.h"
 #include "base/result.h"
+#include "probes/in_use.h"
 #include "probes/installation.h"
 #include "probes/module_cache.h"
-#include "probes/site_planner.h"
-#include "symbols/modules.h"
+#include "session/loaded_modules.h"
+#include "session/target_program.h"
 #include "target/arena_mapping.h"
 #include "target/attach.h"
 #include "target/code_region.h"
@@ -52,7 +55,9 @@ struct Stop {
   std::chrono::nanoseconds duration{0};
 };
 
-enum class Happening : std::uint8_t { kNothing, kExited, kExecuted };
+// kLoading: a thread waits for answer_load(), with its new modules mapped and none of their code
+// run.
+enum class Happening : std::uint8_t { kNothing, kExited, kExecuted, kLoading };
 
 enum class ExecsTold : std::uint8_t { kNo, kYes };
 
@@ -82,12 +87,12 @@ class Tracee {
   // Reads its modules. What is known of those that are still there is kept; kAsBefore: that is all
   // of them, and no other has come.
   Result<Loaded> load();
-  probes::ModuleCache& modules() { return *modules_; }
+  probes::ModuleCache& modules() { return modules_->cache(); }
   std::size_t thread_count() const;
 
-  // `plans` and `object` outlive the tracee's probes. Errors: kTargetGone and what the parts say.
-  Result<> reserve(const wire::Layout& layout, const probes::SitePlans& plans,
-                   std::span<const std::byte> object);
+  // `most_memory`: bytes that the probes may take in the process, beside the arena. Errors:
+  // kUnsupported (more are needed), kTargetGone and what the parts say.
+  Result<> reserve(const TargetProgram& program, std::uint64_t most_memory);
   std::span<std::byte> arena()
       const;  // our mapping of it; stays readable after the process has ended
   RemoteAddr arena_address() const;
@@ -100,9 +105,27 @@ class Tracee {
   bool has_more_to_enter() const { return active_ && arena_ && entered_ < arena_->local().size(); }
   void enter_more();
 
-  Result<> prepare(std::span<const probes::ProbeBinding> bindings);
-  Result<probes::ArmReport> arm();
-  const std::vector<probes::RefusedPlace>& refused() const;
+  Result<> prepare();
+  Result<> arm();
+  // Beside what the plans say. RefusedPlace::probe is the session's index here.
+  // nullptr: of all batches.
+  std::vector<probes::RefusedPlace> refused(const ProbeBatch* batch = nullptr) const;
+
+  // The modules of a process that runs: what has changed since the last call, or since load().
+  // Sites in modules that have gone are forgotten.
+  Result<ModuleChanges> module_changes();
+  Result<bool> modules_changed() const { return modules_->changed(); }
+  // Puts one more batch in place. Returns those of which nothing is left: the modules that they
+  // were for have gone, and so have they.
+  Result<std::vector<const ProbeBatch*>> add(std::shared_ptr<const ProbeBatch> batch);
+  // Arms the sites of modules that have come again as they were.
+  Result<> arm_again(std::span<const std::size_t> modules);
+  // The thread that told kLoading goes on.
+  void answer_load();
+  // Loads that nobody came for in time, since the last call.
+  std::uint32_t take_missed_loads();
+  // Where its threads ring; nullptr: nowhere.
+  wire::Header* header() const;
 
   // `told`: the process has a rendezvous.
   void activate(ExecsTold told);
@@ -112,6 +135,27 @@ class Tracee {
   // over.
   bool early() const { return early_ && active_; }
   Result<> end_early();
+
+  // Stops the process, and calls `then` for the number of each slot's owner (wire::Slot::owner),
+  // with where its thread is as to our code. (One that does not exist is outside.)
+  Result<> look_at_owners(std::span<const std::uint64_t> owners,
+                          const std::function<void(std::size_t, probes::Presence)>& then);
+
+  // Children are to be followed: it tells of those that it makes. Before activate().
+  void follow() { follow_ = true; }
+  // A child that it has made, stopped at its first instruction; or, where it shares its parent's
+  // memory until it executes a program (vfork), running.
+  struct Child {
+    target::Attachment attachment;
+    bool shares_memory = false;
+    std::shared_ptr<bool> apart;  // it does not any more: its parent can be let go of
+  };
+  // Those made since the last call.
+  std::vector<Child> take_children() { return std::exchange(children_, {}); }
+  static Result<Tracee> of_child(Child child, const Tracee& parent);
+  bool shares_memory() const { return apart_ && !*apart_; }
+  // It has ended, and nothing of it is wanted any more: gives up all that it takes here.
+  void drop();
 
   // What happened since the last call: the end of the process, or an exec. If it is held() then, it
   // is stopped at the new image's start; else that runs already. load() is next.
@@ -132,13 +176,21 @@ class Tracee {
 
   bool reads_memory(RemoteAddr from, std::span<std::byte> out) const;
   bool writes_memory(RemoteAddr to, std::span<const std::byte> bytes) const;
+  // The first of them; all are counted.
   const std::vector<Stop>& stops() const { return stops_; }
+  std::size_t stop_count() const { return stop_count_; }
+  std::chrono::nanoseconds longest_stop() const { return longest_stop_; }
   // What a user should know; since the last call.
   std::vector<std::string> take_notes() { return std::exchange(notes_, {}); }
   // The wait status of a launched command that has ended.
   std::optional<int> exit_status() const { return exit_status_; }
 
  private:
+  struct Placed {
+    std::shared_ptr<const ProbeBatch> batch;
+    std::unique_ptr<probes::Installation> installation;
+  };
+
   explicit Tracee(Pid pid) : pid_(pid) {}
 
   template <typename F>
@@ -151,18 +203,36 @@ class Tracee {
   Result<> hand_over();
   void stop_serving();
   Result<> load_held();
-  Result<> disarm_sites(std::size_t& foreign);
+  target::Traps traps() const;
+  void tell_traps();
   Result<std::optional<target::Event>> next_event();
-  void wake_exec_request();
+  template <typename F>
+  Result<> insist(std::chrono::steady_clock::time_point deadline, std::string_view purpose, F f);
   target::Attachment* attachment();
+  probes::RegionOwner owner() const;
+  Result<> check_memory(std::uint64_t most);
   Result<> seize();
   Result<> let_go();
+  void note_stop(std::string_view purpose, std::chrono::nanoseconds duration);
   Result<Happening> take_events();
   Result<> answer_exec_request();
+  Result<> answer_fork_request();
+  Result<> adopt(const target::Event& fork);
+  bool waits_for_children() const;
+  bool has_ended();
+  std::uint32_t waiting_for(wire::Request request) const;
+  void answer(wire::Request request, std::uint32_t thread);
+  std::vector<std::size_t> replaced_modules() const;
+  void forget_sites(std::span<const std::size_t> modules);
+  Result<> forget_gone_modules();
+  Result<std::vector<const ProbeBatch*>> release_idle(target::StoppedProcess& process);
   Result<> read_identity();
   Result<bool> same_image() const;
   Result<bool> counter_allowed(target::RemoteCalls& calls);
+  void place(const std::shared_ptr<const ProbeBatch>& batch);
+  Result<> prepare(const Placed& placed);
   Result<> undo_leftovers();
+  Result<> undo_parents();
   Result<> release_all(std::vector<std::string>& left);
   void give_text_back();
 
@@ -175,27 +245,38 @@ class Tracee {
       held_;              // from load() to activate(), of a process that was at_exec_
   bool at_exec_ = false;  // stopped at an exec event
   std::optional<std::chrono::steady_clock::time_point> exec_deadline_;
-  std::unique_ptr<probes::ModuleCache> modules_;
-  std::vector<symbols::MapEntry> code_maps_;  // what modules_ was read from
-  bool image_replaced_ = false;               // by an exec, since load()
-  std::shared_ptr<target::Memory> memory_;    // of the present image
+  std::optional<LoadedModules> modules_;
+  bool image_replaced_ = false;             // by an exec, since load()
+  std::shared_ptr<target::Memory> memory_;  // of the present image
   Fd pidfd_;
   RemoteAddr start_code_;
 
   std::optional<target::ArenaMapping> arena_;
   std::uint64_t entered_ = 0;  // bytes of it, from its start
   std::optional<target::ForkPage> fork_page_;
-  std::unique_ptr<probes::Installation> installation_;
-  std::size_t traps_planned_ = 0;
+  std::vector<Placed> placed_;
+  bool follow_ = false;
+  bool forked_ = false;  // it still has its parent's probes
+  std::shared_ptr<bool> apart_;
+  std::vector<Child> children_;
+  std::vector<std::shared_ptr<bool>> vforks_;  // of its children that share its memory
+  std::uint32_t forks_expected_ = 0;           // told, and not seen yet
+  std::optional<std::chrono::steady_clock::time_point> fork_deadline_;
+  std::uint32_t loading_ = 0;  // the request of the thread that told kLoading
   std::uint32_t tid_offset_ = 0;
   std::int32_t cpu_offset_ = 0;
   bool counter_allowed_ = true;
   bool early_ = false;
+  // Its threads have pointers that do not point to themselves, as the C library's do (Go): bodies
+  // ask the kernel who they are.
+  bool known_by_id_ = false;
   bool active_ = false;
   bool ended_ = false;
   std::optional<int> exit_status_;
   std::vector<std::string> notes_;
   std::vector<Stop> stops_;
+  std::size_t stop_count_ = 0;
+  std::chrono::nanoseconds longest_stop_{0};
 };
 
 }  // namespace trapline::session

@@ -68,4 +68,9 @@ CodeFacts read_code_facts(const ElfImage& image) {
   return {read_exception_frames(image), plt_ranges(image), rseq_sections(image)};
 }
 
+bool is_go(const ElfImage& image) {
+  return image.find_section(".gopclntab") != nullptr ||
+         image.find_section(".data.rel.ro.gopclntab") != nullptr;
+}
+
 }  // namespace trapline::symbols

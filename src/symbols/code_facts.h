@@ -45,5 +45,7 @@ ExceptionFrames read_exception_frames(const ElfImage& image);
 std::vector<AddressRange> plt_ranges(const ElfImage& image);
 std::vector<RseqSection> rseq_sections(const ElfImage& image);
 CodeFacts read_code_facts(const ElfImage& image);
+// Whether Go's compiler made its code, or some of it: it has Go's table of functions.
+bool is_go(const ElfImage& image);
 
 }  // namespace trapline::symbols

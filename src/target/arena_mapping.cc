@@ -75,16 +75,45 @@ class RemoteFd {
   bool open_ = true;
 };
 
+// Room for one descriptor more than the process may have. It is stopped meanwhile, so it notices
+// nothing.
+class RoomForDescriptor {
+ public:
+  explicit RoomForDescriptor(Pid pid) : pid_(pid) {
+    if (::prlimit(pid_.value, RLIMIT_NOFILE, nullptr, &before_) != 0) return;
+    rlimit wider = before_;
+    ++wider.rlim_cur;
+    wider.rlim_max = std::max(wider.rlim_max, wider.rlim_cur);  // that is a privilege
+    there_is_ = ::prlimit(pid_.value, RLIMIT_NOFILE, &wider, nullptr) == 0;
+  }
+  RoomForDescriptor(const RoomForDescriptor&) = delete;
+  RoomForDescriptor& operator=(const RoomForDescriptor&) = delete;
+  ~RoomForDescriptor() {
+    if (there_is_) ::prlimit(pid_.value, RLIMIT_NOFILE, &before_, nullptr);
+  }
+  bool there_is() const { return there_is_; }
+
+ private:
+  Pid pid_;
+  rlimit before_{};
+  bool there_is_ = false;
+};
+
+Result<std::uint64_t> create_memfd(RemoteCalls& calls, RemoteAddr name) {
+  auto fd = calls.call("memfd_create", SYS_memfd_create, name.value(),
+                       MFD_CLOEXEC | MFD_ALLOW_SEALING | kNoExecSeal);
+  if (fd || fd.error().os_errno() != EINVAL) return fd;
+  return calls.call("memfd_create", SYS_memfd_create, name.value(),
+                    MFD_CLOEXEC | MFD_ALLOW_SEALING);
+}
+
 Result<std::uint64_t> make_memfd(RemoteCalls& calls) {
   const Pid pid = calls.process().pid();
   TL_TRY_ASSIGN(const RemoteAddr name, find_name(calls.process()));
-  auto fd = calls.call("memfd_create", SYS_memfd_create, name.value(),
-                       MFD_CLOEXEC | MFD_ALLOW_SEALING | kNoExecSeal);
-  if (!fd && fd.error().os_errno() == EINVAL) {
-    fd =
-        calls.call("memfd_create", SYS_memfd_create, name.value(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  }
+  auto fd = create_memfd(calls, name);
   if (!fd && fd.error().os_errno() == EMFILE) {
+    const RoomForDescriptor room(pid);
+    if (room.there_is()) return create_memfd(calls, name);
     return Error(ErrorCode::kOs,
                  "process " + std::to_string(pid.value) +
                      " has no free file descriptor (its limit is " +

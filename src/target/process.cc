@@ -104,6 +104,24 @@ Mapping parse_mapping(std::string_view line) {
   return m;
 }
 
+// As /proc/PID/limits calls it; empty: not one that somebody asks for.
+std::string_view limit_name(int resource) {
+  switch (resource) {
+    case RLIMIT_AS:
+      return "Max address space";
+    case RLIMIT_FSIZE:
+      return "Max file size";
+    case RLIMIT_MEMLOCK:
+      return "Max locked memory";
+    case RLIMIT_NOFILE:
+      return "Max open files";
+    case RLIMIT_STACK:
+      return "Max stack size";
+    default:
+      return {};
+  }
+}
+
 std::string process_name(Pid pid) {
   return "process " + std::to_string(pid.value) + " (" + command_name(pid) + ")";
 }
@@ -298,13 +316,20 @@ Result<std::string> executable_path(Pid pid) {
   return read_link(task_path(pid, tid, "exe"));
 }
 
+// From the file, as prlimit() asks for rights that a tracer need not have: the same user's ids, or
+// CAP_SYS_RESOURCE, which containers take from their root.
 Result<std::uint64_t> read_limit(Pid pid, int resource) {
-  ::rlimit limit{};
-  if (::prlimit(pid.value, static_cast<__rlimit_resource>(resource), nullptr, &limit) != 0) {
-    if (errno == ESRCH) return gone(pid);
-    return Error::os(errno, "reading a limit of process " + std::to_string(pid.value));
+  const std::string_view name = limit_name(resource);
+  TL_TRY_ASSIGN(const std::string text, read_task_file(pid, Tid{pid.value}, "limits"));
+  const std::size_t at = name.empty() ? text.npos : text.find(name);
+  if (at == text.npos) {
+    return Error(ErrorCode::kUnsupported,
+                 "the limits of process " + std::to_string(pid.value) + " cannot be read");
   }
-  return limit.rlim_cur;
+  Fields fields(std::string_view(text).substr(at + name.size()));
+  const std::string_view value = fields.word();
+  if (value == "unlimited") return std::uint64_t{RLIM_INFINITY};
+  return Fields::parse<std::uint64_t>(value, 10);
 }
 
 Result<Fd> open_pidfd(Pid pid) {

@@ -118,7 +118,7 @@ std::string command_name(Pid pid);
 // The path that /proc/PID/exe names (with " (deleted)" if so); kTargetGone, kPermission.
 Result<std::string> executable_path(Pid pid);
 
-// RLIMIT_*'s soft limit; RLIM_INFINITY as it is.
+// The soft limit of RLIMIT_AS, FSIZE, MEMLOCK, NOFILE or STACK; RLIM_INFINITY as it is.
 Result<std::uint64_t> read_limit(Pid pid, int resource);
 
 // Whether this process may trace `pid`, in one clear line that names the rule that forbids it and

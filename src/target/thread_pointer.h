@@ -34,6 +34,13 @@ struct ThreadPointers {
     }
     return true;
   }
+  // Those that have one have it as the C library sets it.
+  bool all_self() const {
+    for (const Entry& e : threads) {
+      if (e.pointer.value() != 0 && !e.self_pointer) return false;
+    }
+    return true;
+  }
 };
 
 Result<ThreadPointers> read_thread_pointers(StoppedProcess& process);

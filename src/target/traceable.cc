@@ -162,6 +162,14 @@ bool has_ptrace_capability(const TaskStatus& self) {
   return (self.effective_capabilities >> kCapSysPtrace & 1) != 0;
 }
 
+bool is_this_program(Pid pid) {
+  struct ::stat own{};
+  struct ::stat other{};
+  const std::string link = "/proc/" + std::to_string(pid.value) + "/exe";
+  return ::stat("/proc/self/exe", &own) == 0 && ::stat(link.c_str(), &other) == 0 &&
+         own.st_dev == other.st_dev && own.st_ino == other.st_ino;
+}
+
 }  // namespace
 
 Result<> check_executable(Pid pid) {
@@ -191,7 +199,7 @@ Result<> check_traceable(Pid pid) {
     return Error(ErrorCode::kNotFound,
                  "no process " + std::to_string(pid.value) + " (it may have ended)");
   }
-  if (pid.value == ::getpid()) {
+  if (pid.value == ::getpid() || (pid.value == ::getppid() && is_this_program(pid))) {
     return Error(ErrorCode::kUnsupported,
                  "a process cannot trace itself: a helper process has to do so");
   }
@@ -222,12 +230,7 @@ PermissionRule permission_rule(Pid pid) {
 
 bool held_by_same_program(Pid pid) {
   const auto status = read_status(pid);
-  if (!status || status->tracer.value == 0) return false;
-  struct ::stat own{};
-  struct ::stat tracer{};
-  const std::string link = "/proc/" + std::to_string(status->tracer.value) + "/exe";
-  return ::stat("/proc/self/exe", &own) == 0 && ::stat(link.c_str(), &tracer) == 0 &&
-         own.st_dev == tracer.st_dev && own.st_ino == tracer.st_ino;
+  return status && status->tracer.value != 0 && is_this_program(status->tracer);
 }
 
 void await_same_program(Pid pid, std::chrono::steady_clock::time_point deadline) {

@@ -62,6 +62,8 @@ void TrapServer::loop() {
     lock.unlock();
     if (task != nullptr) {
       (*task)();
+      // Whoever posts task after task does not keep hits waiting.
+      if (serving_) serve_all(kGlance);
     } else {
       serve_all(vforked_.empty() ? kWait : kGlance);
     }

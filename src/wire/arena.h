@@ -38,7 +38,7 @@
 namespace trapline::wire {
 
 inline constexpr uint64_t kMagic = 0x314e494c50415254;  // "TRAPLIN1"
-inline constexpr uint32_t kVersion = 3;
+inline constexpr uint32_t kVersion = 4;
 
 inline constexpr uint32_t kPageSize = 4096;
 inline constexpr uint32_t kChunkSize = 64 * 1024;
@@ -59,6 +59,20 @@ inline constexpr uint32_t kExiting = 4;  // an exit() action ran
 inline constexpr uint64_t kOwnerIsTid = uint64_t{1} << 63;
 
 inline constexpr uint32_t kAncestors = 16;
+
+// What a thread asks the tracer to attend before it goes on; see probes/rendezvous.h.
+enum Request : uint32_t {
+  kExecRequest = 0,  // it is about to execute another program
+  kLoadRequest = 1,  // the process's modules have changed
+  kForkRequest = 2,  // it is about to make another process
+  kRequests = 3,
+};
+struct RequestWord {
+  uint32_t thread;  // a futex: the id of the thread that waits; 0: none. The tracer writes 0
+  uint32_t missed;  // requests that nobody answered in time; the tracer writes 0
+};
+// In RequestWord::thread: the tracer has seen it and is at it.
+inline constexpr uint32_t kRequestSeen = uint32_t{1} << 31;
 
 struct alignas(64) Header {
   uint64_t magic;
@@ -89,9 +103,7 @@ struct alignas(64) Header {
   int32_t ancestors[kAncestors];
 
   alignas(64) uint32_t state;
-  // A futex: the id of a thread that is about to execute another program and waits (a moment) for
-  // the tracer, which writes 0 and wakes it.
-  uint32_t exec_request;
+  uint32_t reserved2;
   uint64_t epoch;  // starts at 2; 0 is never used
 
   // The free chunks: a stack of indices, linked by free_link(). Low half: index + 1, 0 or a number
@@ -100,6 +112,9 @@ struct alignas(64) Header {
 
   // Losses that belong to no slot, added atomically.
   alignas(64) uint64_t drops_no_slot;  // a thread found no slot
+
+  alignas(64) uint32_t doorbell;  // a futex: raised by every request
+  RequestWord requests[kRequests];
 };
 
 // What the first word of free chunk `index` holds when chunk `next` - 1 follows it: 0 where that is
@@ -229,6 +244,7 @@ struct Layout {
   int32_t mute_offset;
   uint64_t chunks;
   uint64_t size;
+  bool operator==(const Layout&) const = default;
 };
 
 inline constexpr uint64_t kHashMultiplier = 0x9e3779b97f4a7c15;

@@ -111,10 +111,7 @@ class Tracer:
 
     def kill_all(self):
         """Both of its processes, so that neither sees the other's end."""
-        family = [self.child.pid, self.worker()]
-        for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in family:
-                os.kill(pid, number)
+        processes.kill_family(self.child.pid)
         self.watch.until(lambda: not self.child.running(), time.monotonic() + 60)
 
     def end(self, number=signal.SIGINT):

@@ -56,6 +56,14 @@ def children(pid):
             if entry.isdigit() and status_field(entry, "PPid") == str(pid)]
 
 
+def kill_family(pid):
+    """A process and its children, so that none of them sees another's end."""
+    family = [pid, *children(pid)]
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for member in family:
+            os.kill(member, number)
+
+
 def our_mappings(pid):
     """Mappings that a tracer may have made: code without a file, and shared memory."""
     try:

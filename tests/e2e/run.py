@@ -210,6 +210,8 @@ class Run:
         if target is None:
             return
         if target.running():
+            # A tracer that was killed has a second process, which is restoring the target just now.
+            processes.wait_until(lambda: processes.status_field(target.pid, "TracerPid") in ("0", None), 2)
             tracer = processes.status_field(target.pid, "TracerPid")
             if tracer not in ("0", None):
                 raise Failed(f"the target is still traced, by {tracer}")

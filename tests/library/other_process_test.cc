@@ -124,6 +124,15 @@ TEST(LaunchTest, FromTheFirstCall) {
   ::close(out[0]);
 }
 
+TEST(LaunchTest, LibrariesThatItLoadsLater) {
+  Session session = Session::launch({target("plugins"), target("libplugin.so"), "5"});
+  session.compile("pid$target:libplugin.so:plugin_step:entry { @steps = count(); }",
+                  trapline::Options().set("zdefs"));
+  session.start();
+  session.wait();
+  EXPECT_EQ(5 * 18, session.snapshot().value("steps"));
+}
+
 TEST(LaunchTest, ItsStatusIsTold) {
   Session session = Session::launch({"/bin/sh", "-c", "exit 7"});
   session.compile("BEGIN { @begun = count(); }");

@@ -73,7 +73,7 @@ def listening(harness):
     # One that a killed server left is replaced.
     server = subprocess.Popen(arguments, stderr=subprocess.PIPE)
     processes.wait_until(lambda: os.path.exists(path), 20)
-    server.kill()
+    processes.kill_family(server.pid)
     server.wait()
     harness.expect(os.path.exists(path), "the socket of a killed server is gone")
     server = subprocess.Popen(arguments, stderr=subprocess.PIPE)

@@ -36,6 +36,14 @@ def find_program(*names):
     return None
 
 
+def command_line(pid):
+    """Empty where the process has ended."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
 class Workload:
     """Common to all. `programs`: what is armed, by turns."""
 
@@ -56,7 +64,9 @@ class Workload:
         return None
 
     def spawn(self, *arguments, **options):
-        settings = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
+        # Who runs the test in the background may have SIGINT ignored.
+        settings = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT,
+                    "preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
         child = subprocess.Popen([str(a) for a in arguments], cwd=self.folder, **(settings | options))
         self.children.append(child)
         return child
@@ -128,7 +138,7 @@ class Python(Conversation):
     def missing(cls):
         done = subprocess.run([find_program(*cls.needs[0]), "-c", "import test.test_json"], check=False,
                               stderr=subprocess.DEVNULL)
-        return None if done.returncode == 0 else "python3's own tests are not installed (libpython3-testsuite)"
+        return None if done.returncode == 0 else "python3's own tests are not installed (libpython3.11-testsuite)"
 
     def command(self):
         return [find_program(*self.needs[0]), "-B", HERE / "python_load.py"]
@@ -238,7 +248,7 @@ class Postgres(Repeated):
     needs = (("/usr/lib/postgresql/*/bin/postgres",), ("/usr/lib/postgresql/*/bin/initdb",),
              ("/usr/lib/postgresql/*/bin/pgbench", "/usr/bin/pgbench"), ("/usr/lib/postgresql/*/bin/psql",))
     programs = [EVERYTHING, LIBC, OWN.replace("a.out::", "a.out:Exec*:")]
-    each = 300
+    each = 4000
 
     def as_user(self):
         return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
@@ -268,8 +278,7 @@ class Postgres(Repeated):
         self.expect(up, "it does not answer")
 
     def processes(self):
-        backends = [pid for pid in processes.children(self.server.pid)
-                    if b"postgres: test" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
+        backends = [pid for pid in processes.children(self.server.pid) if b"postgres: test" in command_line(pid)]
         return backends or [self.server.pid]
 
     def client(self):

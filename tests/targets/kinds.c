@@ -36,7 +36,10 @@ static void limit(int resource, rlim_t value) {
 }
 
 static void use_all_descriptors(void) {
-  limit(RLIMIT_NOFILE, 32);
+  struct rlimit some;
+  getrlimit(RLIMIT_NOFILE, &some);
+  some.rlim_cur = 32;
+  setrlimit(RLIMIT_NOFILE, &some);
   while (dup(0) >= 0) {
   }
 }
@@ -97,6 +100,10 @@ int main(int argc, char** argv) {
   void (*work)(void) = plain;
   if (strcmp(kind, "no_file_size") == 0) limit(RLIMIT_FSIZE, 0);
   if (strcmp(kind, "no_descriptors") == 0) use_all_descriptors();
+  if (strcmp(kind, "no_descriptors_ever") == 0) {
+    limit(RLIMIT_NOFILE, 32);
+    use_all_descriptors();
+  }
   if (strcmp(kind, "little_address_space") == 0) limit(RLIMIT_AS, kWords);
   if (strcmp(kind, "no_core") == 0) limit(RLIMIT_CORE, 0);
   if (strcmp(kind, "no_new_executable_memory") == 0) need(prctl(PR_SET_MDWE, 1, 0, 0, 0));

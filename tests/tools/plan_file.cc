@@ -56,7 +56,7 @@ Result<probes::ModuleCache> open_file(const std::string& path) {
 }
 
 const char* kind_name(isa::PointKind kind) {
-  return kind == isa::PointKind::kEntry ? "entry" : "return";
+  return kind == isa::PointKind::kEntry || isa::is_anywhere(kind) ? "entry" : "return";
 }
 
 void print(const char* what, const char* kind, const Tally& tally) {
@@ -108,7 +108,7 @@ Result<> run(const std::string& path, bool verbose) {
   std::map<std::uint32_t, const probes::RefusedPlace*> refused_probes;
   for (const probes::RefusedPlace& refused : plans.refused) {
     const probes::WantedProbe& probe = wanted[refused.probe];
-    const bool entry = probe.kind == probes::PointKind::kEntry;
+    const bool entry = probe.point.kind == probes::PointKind::kEntry;
     Tally& tally = places[entry ? "entry" : "return"];
     ++tally.asked;
     ++tally.refused;
@@ -124,7 +124,7 @@ Result<> run(const std::string& path, bool verbose) {
   for (const char* kind : {"entry", "return"}) print("places", kind, places[kind]);
   std::map<bool, std::size_t> refused_of;
   for (const auto& [probe, place] : refused_probes)
-    ++refused_of[wanted[probe].kind == probes::PointKind::kEntry];
+    ++refused_of[wanted[probe].point.kind == probes::PointKind::kEntry];
   for (const bool entry : {true, false}) {
     const char* kind = entry ? "entry" : "return";
     std::printf("probes %s asked %zu\n", kind, matches.functions.size());

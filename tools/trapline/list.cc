@@ -22,21 +22,23 @@ using Places = std::multimap<std::uint32_t, std::string>;
 Places places_of(session::Session& session) {
   Places places;
   for (std::size_t t = 0; t < session.target_count(); ++t) {
-    const probes::SitePlans& plans = session.site_plans(t);
+    const session::PlannedSites& sites = session.sites(t);
+    const probes::SitePlans& plans = sites.plans;
     for (const probes::ModuleSites& module : plans.modules) {
       const LoadBias bias = session.tracee(t).modules().module(module.module).bias;
       for (const isa::SitePlan& site : module.sites) {
         for (const isa::PlannedPoint& point : site.points) {
-          const probes::PointUse& use = plans.uses[point.tag];  // a rendezvous's is no probe's
+          const probes::PointUse& use = plans.uses[point.tag];
+          if (!sites.is_probe(use.probe)) continue;
           if (site.form == isa::SiteForm::kTrap) {
-            places.emplace(use.probe,
+            places.emplace(sites.probes[use.probe],
                            fmt::format("trap: +{:#x} ({:#x}), a breakpoint: the tracer stays "
                                        "attached, and if it is killed with -9, so is the process",
                                        use.offset, bias.to_remote(site.site).value()));
             continue;
           }
           places.emplace(
-              use.probe,
+              sites.probes[use.probe],
               fmt::format("inline ({}): +{:#x} ({:#x}), {}-byte jump over {} bytes at {:#x}",
                           isa::to_text(site.form), use.offset,
                           bias.to_remote(site.site + point.offset).value(), site.patch_size,
@@ -45,7 +47,7 @@ Places places_of(session::Session& session) {
       }
     }
     for (const probes::RefusedPlace& place : plans.refused) {
-      places.emplace(place.probe,
+      places.emplace(sites.probes[place.probe],
                      fmt::format("refused: {:#x}: {}{}{}", place.at.value(), place.reason,
                                  place.detail.empty() ? "" : ": ", place.detail));
     }

@@ -52,13 +52,17 @@ std::uint32_t report_matches(const CommandLine& command, const plan::Options& op
   return total;
 }
 
-void report_refusals(const CommandLine& command, const session::Session& session) {
+void report_refusals(const CommandLine& command, const std::vector<session::Refusal>& refusals) {
   const Detail detail = command.verbose > 0 ? Detail::kEveryPlace : Detail::kSummary;
-  for (const std::string& line : describe_refusals(session.refusals(), detail)) say(line);
+  for (const std::string& line : describe_refusals(refusals, detail)) say(line);
 }
 
-void report_notes(session::Session& session) {
+void report_notes(const CommandLine& command, session::Session& session) {
   for (const std::string& note : session.take_notes()) say(note);
+  for (const std::string& note : session.take_verbose_notes()) {
+    if (command.verbose > 0) say(note);
+  }
+  report_refusals(command, session.take_new_refusals());
 }
 
 void report_verbose(session::Session& session) {
@@ -80,29 +84,28 @@ void report_verbose(session::Session& session) {
 void report_stops(session::Session& session) {
   using Micros = std::chrono::duration<double, std::micro>;
   for (std::size_t i = 0; i < session.target_count(); ++i) {
-    const std::vector<session::Stop>& stops = session.tracee(i).stops();
-    std::chrono::nanoseconds longest{0};
+    const session::Tracee& tracee = session.tracee(i);
     std::string each;
-    for (const session::Stop& stop : stops) {
-      longest = std::max(longest, stop.duration);
+    for (const session::Stop& stop : tracee.stops()) {
       each += fmt::format("{}{} {:.0f}", each.empty() ? "" : ", ", stop.purpose,
                           Micros(stop.duration).count());
     }
-    say(fmt::format("pid {} was stopped {} times, {:.0f} us at most ({})",
-                    session.tracee(i).pid().value, stops.size(), Micros(longest).count(), each));
+    if (tracee.stop_count() > tracee.stops().size()) each += ", ...";
+    say(fmt::format("pid {} was stopped {} times, {:.0f} us at most ({})", tracee.pid().value,
+                    tracee.stop_count(), Micros(tracee.longest_stop()).count(), each));
   }
 }
 
 // Runs until the program, the processes or the user end it; then takes everything back and prints
 // what is left.
-Result<> run(session::Session& session, Signals& signals, const Front& front,
-             report::ByteSink& out) {
+Result<> run(const CommandLine& command, session::Session& session, Signals& signals,
+             const Front& front, report::ByteSink& out) {
   const bool testing = std::getenv("_DTRACE_TESTING") != nullptr;
   Result<> failed;
   while (session.running() && signals.interrupts() == 0 && !front.is_gone()) {
     failed = session.step(signals.fd());
     if (!failed) break;
-    report_notes(session);
+    report_notes(command, session);
     signals.look();
     if (signals.take_print_request()) {
       failed = session.print_now();
@@ -111,7 +114,7 @@ Result<> run(session::Session& session, Signals& signals, const Front& front,
   }
   if (signals.interrupts() > 0 && !testing && failed) failed = out.write("\n");
   const Result<> stopped = session.stop();
-  report_notes(session);
+  report_notes(command, session);
   signals.look();
   if (!failed) return failed;
   if (!stopped) return stopped;
@@ -167,10 +170,10 @@ int trace(const CommandLine& command, const Front& front) {
     (void)session.stop();
     return kExitError;
   }
-  report_refusals(command, session);
+  report_refusals(command, session.refusals());
   if (compiled->options.flag("destructive") && !compiled->options.flag("quiet"))
     say("allowing destructive actions");
-  const auto ran = run(session, *signals, front, out);
+  const auto ran = run(command, session, *signals, front, out);
   if (command.verbose > 0) report_stops(session);
   if (!ran) return say(ran.error()), kExitError;
   return session.exit_status();

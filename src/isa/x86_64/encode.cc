@@ -15,6 +15,7 @@ constexpr std::uint16_t kR10R11 = 1u << 10 | 1u << 11;
 
 // Of the code below; a test holds trampolines against them.
 constexpr std::size_t kMaxPointCode = 96;
+constexpr std::size_t kMaxGoArguments = 80;
 constexpr std::size_t kMaxInstructionCode =
     36;  // loop over a far jump, with the skip of a conditional tail
 constexpr std::size_t kMaxJump = 14;
@@ -25,6 +26,10 @@ constexpr std::uint32_t kRedZone = 128;
 Save effective_save(const TrampolinePoint& point, const Instruction& i) {
   const bool needed = point.kind == PointKind::kTail && (i.reads & kR10R11) != 0;
   return needed && point.save == Save::kNothing ? Save::kRegisters : point.save;
+}
+
+bool is_go_entry(PointKind kind) {
+  return kind == PointKind::kGoEntry || kind == PointKind::kGoStackEntry;
 }
 
 bool passes_rax(PointKind kind) {
@@ -139,15 +144,55 @@ class Encoder {
       out_.bytes({0x57, 0x48, 0x89, 0xc7});  // push rdi; mov rdi, rax
       pushed += 8;
     }
+    const std::uint32_t adjust =
+        is_go_entry(point.kind) ? push_go_arguments(point.kind, pushed) : pushed;
     out_.load_address_r10(point.probe_site);
     out_.call_clobbering_r11(point.body);
+    if (is_go_entry(point.kind)) pop_go_arguments(point.kind);
     if (passes_rax(point.kind)) out_.bytes({0x5f});                    // pop rdi
     if (save != Save::kNothing) out_.bytes({0x41, 0x5b, 0x41, 0x5a});  // pop r11; pop r10
     if (save == Save::kAll) {
       out_.bytes({0x58, 0x04, 0x7f, 0x9e, 0x58});           // pop rax; add al, 127; sahf; pop rax
       out_.bytes({0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0});  // lea rsp, [rsp+128]
     }
-    return pushed;
+    return adjust;
+  }
+
+  // Where the ABI of C has a function's arguments, and the stack as that has it at its entry: the
+  // return address, then the seventh and further ones. Returns the body's stack adjustment.
+  std::uint32_t push_go_arguments(PointKind kind, std::uint32_t pushed) {
+    // push rdi; push rsi; push rdx; push rcx; push r8; push r9
+    out_.bytes({0x57, 0x56, 0x52, 0x51, 0x41, 0x50, 0x41, 0x51});
+    pushed += 6 * 8;
+    if (kind == PointKind::kGoStackEntry) {
+      // mov REG, [rsp+n]: the first six of them; the others lie behind these as C's do.
+      std::uint32_t at = pushed + 8;
+      for (const auto& load :
+           {std::pair(0x48, 0xbc), std::pair(0x48, 0xb4), std::pair(0x48, 0x94),
+            std::pair(0x48, 0x8c), std::pair(0x4c, 0x84), std::pair(0x4c, 0x8c)}) {
+        out_.bytes({static_cast<std::uint8_t>(load.first), 0x8b,
+                    static_cast<std::uint8_t>(load.second), 0x24});
+        out_.u32(at);
+        at += 8;
+      }
+      return pushed + 6 * 8;
+    }
+    out_.bytes({0xff, 0xb4, 0x24});  // push [rsp+n]: the tenth, the first that is on the stack
+    out_.u32(pushed + 8);
+    out_.bytes({0x41, 0x53, 0x41, 0x52, 0x41, 0x51});  // push r11; push r10; push r9
+    out_.bytes({0xff, 0xb4, 0x24});                    // push [rsp+n]: the return address
+    out_.u32(pushed + 4 * 8);
+    out_.bytes({0x4d, 0x89, 0xc1, 0x49, 0x89, 0xf0});  // mov r9, r8; mov r8, rsi
+    out_.bytes({0x48, 0x89, 0xca, 0x48, 0x89, 0xf9});  // mov rdx, rcx; mov rcx, rdi
+    out_.bytes({0x48, 0x89, 0xc7, 0x48, 0x89, 0xde});  // mov rdi, rax; mov rsi, rbx
+    return 0;
+  }
+
+  void pop_go_arguments(PointKind kind) {
+    if (kind == PointKind::kGoEntry)
+      out_.bytes({0x48, 0x8d, 0x64, 0x24, 5 * 8});  // lea rsp, [rsp+40]
+    // pop r9; pop r8; pop rcx; pop rdx; pop rsi; pop rdi
+    out_.bytes({0x41, 0x59, 0x41, 0x58, 0x59, 0x5a, 0x5e, 0x5f});
   }
 
   const TrampolineRequest& request_;
@@ -175,7 +220,7 @@ Boundary boundary_of(const ModuleCode& module, const FunctionCode& function, Lin
 }
 
 Save save_for(PointKind kind, Boundary boundary) {
-  if (kind == PointKind::kInstruction) return Save::kAll;
+  if (is_anywhere(kind)) return Save::kAll;
   switch (boundary) {
     case Boundary::kAbi:
       return Save::kNothing;
@@ -188,7 +233,10 @@ Save save_for(PointKind kind, Boundary boundary) {
 }
 
 std::size_t trampoline_bound(const SitePlan& plan, std::size_t points) {
-  return plan.displaced.size() * kMaxInstructionCode + points * kMaxPointCode + kMaxJump;
+  const auto is_go = [](const PlannedPoint& point) { return is_go_entry(point.kind); };
+  const auto go = static_cast<std::size_t>(std::ranges::count_if(plan.points, is_go));
+  return plan.displaced.size() * kMaxInstructionCode + points * kMaxPointCode +
+         go * kMaxGoArguments + kMaxJump;
 }
 
 Result<Trampoline> encode_trampoline(const TrampolineRequest& request) {

@@ -40,6 +40,10 @@
 //   58 04 7f 9e 58        pop rax; add al, 127 (OF again); sahf; pop rax
 //   48 8d a4 24 80 00 00 00  lea rsp, [rsp+128]
 //
+// kGoEntry, within Save::kAll: Go's argument registers (rax, rbx, rcx, rdi, rsi, r8, r9, r10, r11)
+// and what follows on the stack become those of C; kGoStackEntry: the stack's first six do. See
+// Encoder::push_go_arguments.
+//
 // Conditional tail jump: 0f 8x^1 rel32 over the point's code and the jump, so that the probe fires
 // only when it is taken.
 

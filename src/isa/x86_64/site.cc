@@ -48,7 +48,7 @@ void merge(SitePlan& a, const SitePlan& b) {
 // then that it leaves the function.
 int rank(PointKind kind) {
   if (kind == PointKind::kEntry) return 0;
-  return kind == PointKind::kInstruction ? 1 : 2;
+  return is_anywhere(kind) ? 1 : 2;
 }
 
 void sort_points(SitePlan& plan) {

@@ -38,9 +38,19 @@ enum class PointKind : std::uint8_t {
   kReturn,       // before a `ret`
   kTail,         // before a jump out of the function; a conditional one: only when it is taken
   kInstruction,  // before any instruction
-  kFallThrough,  // before a `ret` that is reached in line, not where a branch leads to it; made by
-                 // plan_sites (return_ways.h)
+  // As kInstruction, where a function of Go's begins (go_prologue.h): the body gets its arguments.
+  kGoEntry,       // they are in Go's registers
+  kGoStackEntry,  // they are all on the stack
+  kFallThrough,   // before a `ret` that is reached in line, not where a branch leads to it; made by
+                  // plan_sites (return_ways.h)
 };
+
+// Before an instruction that may be anywhere in a function: nothing is known of what is alive
+// there.
+constexpr bool is_anywhere(PointKind kind) {
+  return kind == PointKind::kInstruction || kind == PointKind::kGoEntry ||
+         kind == PointKind::kGoStackEntry;
+}
 
 struct PointRequest {
   LinkAddr at;
