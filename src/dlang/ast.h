@@ -211,6 +211,7 @@ struct IntegerLiteral : ExpressionOf<ExpressionKind::kInteger> {
   bool unsigned_suffix = false;
   std::uint8_t long_suffixes = 0;  // 0, 1 (l) or 2 (ll)
   bool character = false;          // 'a': type int
+  bool is_target = false;          // $target
 };
 
 struct StringLiteral : ExpressionOf<ExpressionKind::kString> {

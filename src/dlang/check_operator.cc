@@ -116,8 +116,21 @@ NodePtr Checker::check_expression(const Expression& e) {
   return nullptr;
 }
 
+// Under follow, where every probe of the clause is fired by a traced process.
+bool Checker::stands_for_each_process() const {
+  if (settings_.follow == Follow::kNo || clause_ == nullptr) return false;
+  return std::ranges::all_of(clause_->probes, [](const ProbeDescription& probe) {
+    return probe.provider.starts_with("pid") && probe.provider.size() > 3;
+  });
+}
+
 // The type is the first of a list, by suffix and base, in which the value fits (ISO C99 6.4.4.1).
 NodePtr Checker::check_integer(const IntegerLiteral& literal) {
+  if (literal.is_target && stands_for_each_process()) {
+    NodePtr pid = make(NodeKind::kBuiltin, ctypes::kInt, literal.range);
+    pid->builtin = find_builtin("pid");
+    return pid;
+  }
   struct Candidate {
     TypeId type;
     std::uint64_t limit;

@@ -39,11 +39,16 @@ struct CheckedClause {
 // own.
 enum class NamesMissing : std::uint8_t { kNo, kMaybe };
 
+// Whether children of the traced processes are traced too. $target stands for each of them then, so
+// what a process fires does not take it for a constant.
+enum class Follow : std::uint8_t { kNo, kYes };
+
 struct CheckSettings {
   HasTarget has_target = HasTarget::kNo;
   TypeProvider* types = nullptr;  // may be null
   std::uint32_t scratchsize = 256;
   NamesMissing names_missing = NamesMissing::kNo;
+  Follow follow = Follow::kNo;
 };
 
 class Checker {
@@ -147,6 +152,7 @@ class Checker {
 
   // ---- check_operand.cc, check_operator.cc
   NodePtr check_expression(const Expression& expression);
+  bool stands_for_each_process() const;
   NodePtr check_integer(const IntegerLiteral& literal);
   NodePtr check_member(const Member& member);
   NodePtr check_unary(const Unary& unary);

@@ -143,6 +143,7 @@ CompileResult compile(const CompileRequest& request) {
   settings.has_target = request.macros.target ? HasTarget::kYes : HasTarget::kNo;
   settings.types = request.types;
   settings.names_missing = unread ? NamesMissing::kMaybe : NamesMissing::kNo;
+  settings.follow = result.options.flag("follow") ? Follow::kYes : Follow::kNo;
   settings.scratchsize = size_option(result.options, "scratchsize");
   checker.configure(settings);
   for (const auto& program : programs) checker.check(*program);

@@ -110,6 +110,7 @@ Token Lexer::macro(bool member) {
       return token;
     }
     token.kind = TokenKind::kInteger;
+    token.integer.is_target = name == "target";
     token.integer.negative = found->second < 0;
     token.integer.value = found->second < 0 ? 0 - static_cast<std::uint64_t>(found->second)
                                             : static_cast<std::uint64_t>(found->second);

@@ -497,6 +497,7 @@ ExpressionPtr Parser::primary() {
       const Token token = take();
       auto node = make<IntegerLiteral>();
       node->value = token.integer.value;
+      node->is_target = token.integer.is_target;
       node->negative = token.integer.negative;
       node->decimal = token.integer.decimal;
       node->unsigned_suffix = token.integer.unsigned_suffix;

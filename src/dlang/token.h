@@ -122,6 +122,7 @@ struct IntegerValue {
   bool unsigned_suffix = false;
   std::uint8_t long_suffixes = 0;
   bool character = false;
+  bool is_target = false;  // $target
 };
 
 struct Token {

@@ -95,6 +95,7 @@ std::optional<AddressRange> find_code_gap(std::span<const Mapping> maps,
   };
   std::uint64_t free_from = 0;
   for (const AddressRange& t : taken) {
+    if (free_from >= high) break;
     // Within reach, and whole pages.
     const std::uint64_t from = (std::max(free_from, low) + kPage - 1) & ~(kPage - 1);
     const std::uint64_t to = std::min(t.start.value(), high) & ~(kPage - 1);

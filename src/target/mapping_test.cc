@@ -404,6 +404,8 @@ TEST(CodeGap, NeverAboveTheHeapNorBelowTheStack) {
                                   mapping(0x7ffffff00000, 0x7ffffff20000, "[stack]")};
   PlacementLimits limits{RemoteAddr(0x900000), 8 << 20, RemoteAddr(0x7ffffff10000)};
   const AddressRange text{RemoteAddr(0x400000), RemoteAddr(0x500000)};
+  std::vector<Mapping> with_vsyscall = maps;
+  with_vsyscall.push_back(mapping(0xffffffffff600000, 0xffffffffff601000, "[vsyscall]"));
   auto gap = find_code_gap(maps, limits, text, 0x10000);
   ASSERT_TRUE(gap);
   EXPECT_EQ(gap->end, RemoteAddr(0x3ff000));
@@ -413,6 +415,7 @@ TEST(CodeGap, NeverAboveTheHeapNorBelowTheStack) {
   gap = find_code_gap(maps, limits, text, 0xf0000);
   ASSERT_TRUE(gap);
   EXPECT_LE(gap->end, RemoteAddr(0x3ff000));
+  EXPECT_FALSE(find_code_gap(with_vsyscall, limits, text, 0x800000));
   // No heap yet: its start is known.
   const std::vector<Mapping> no_heap{maps[0], maps[2], maps[3]};
   EXPECT_FALSE(find_code_gap(no_heap, limits, text, 0x800000));
@@ -439,7 +442,8 @@ TEST(CodeGap, IsWithinReachAndFree) {
       maps.push_back(mapping(at, at + size));
       at += size;
     }
-    const AddressRange text = maps[random() % maps.size()].range;
+    maps.push_back(mapping(0xffffffffff600000, 0xffffffffff601000, "[vsyscall]"));
+    const AddressRange text = maps[random() % (maps.size() - 1)].range;
     const std::uint64_t size = (1 + random() % 1024) * 4096;
     const auto gap = find_code_gap(maps, {}, text, size);
     ASSERT_TRUE(gap);
