@@ -83,7 +83,9 @@ std::string render(const CompileInput& input, std::size_t libraries,
     for (const diag::Diagnostic& d : result.diagnostics.sorted()) {
       const std::uint64_t of =
           d.range.source < libraries ? 0 : std::uint64_t{d.range.source} - libraries;
-      const bool here = d.range.known() ? of == i : i + 1 == input.programs.size();
+      // Behind the programs there is what is compiled before all of them.
+      const bool is_of_one = d.range.known() && of < input.programs.size();
+      const bool here = is_of_one ? of == i : i + 1 == input.programs.size();
       if (here) of_program.add(d);
     }
     if (of_program.empty()) continue;
