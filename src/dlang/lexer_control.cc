@@ -185,6 +185,8 @@ Problem read_word(std::string_view line, std::size_t& at, ControlWord& word) {
 
 void Lexer::control_error(std::string_view tag, diag::Range range, std::string text,
                           std::string hint) {
+  // Lines for a preprocessor that did not run come in crowds.
+  if (tag == "PRAGCTL_INVAL" && control_failed_) return;
   control_failed_ = true;
   report(tag, range, std::move(text), std::move(hint));
 }
