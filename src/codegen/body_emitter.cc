@@ -2,8 +2,11 @@
 
 #include "codegen/body_emitter.h"
 
+#include <llvm/IR/Intrinsics.h>
+
 #include <algorithm>
 #include <cstddef>
+#include <span>
 
 #include "codegen/validate.h"
 
@@ -21,6 +24,12 @@ namespace {
 constexpr unsigned kArgumentRegisters = 6;
 constexpr unsigned kSiteParameter = 6;
 constexpr std::uint32_t kOwnCells = 5;  // time, word, record, exiting, dynamic
+// A body of more clauses is cut into parts of so many.
+std::size_t clauses_of_a_part(Effort effort) { return effort == Effort::kQuick ? 2 : 8; }
+
+// site, slot, depth, epoch, thread, level, return slot; the arguments.
+constexpr std::uint32_t kFrameFields = 7;
+constexpr std::uint32_t kFrameWords = kFrameFields + kArgumentRegisters;
 
 }  // namespace
 
@@ -32,30 +41,33 @@ std::uint32_t register_home_size(const plan::Program& program) {
   std::size_t cells = 0;
   for (const plan::Clause& clause : program.clauses)
     cells = std::max<std::size_t>(cells, clause.register_count);
-  return static_cast<std::uint32_t>((cells + program.variables.size() + kOwnCells) * 8);
+  return static_cast<std::uint32_t>((cells + program.variables.size() + kOwnCells + kFrameWords) *
+                                    8);
 }
 
 BodyEmitter::BodyEmitter(Module& module, const plan::Program& program, const wire::Layout& layout,
-                         const BodyRequest& request, RegisterHome home)
+                         const BodyRequest& request, RegisterHome home, Effort effort)
     : module_(module),
       program_(program),
       layout_(layout),
       request_(request),
       home_(home),
+      effort_(effort),
       needs_(needs_of(program, request.clauses)),
       builder_(module.context()) {
-  needs_.level |= home == RegisterHome::kScratch;
+  needs_.level |= home == RegisterHome::kScratch || is_in_parts();
 }
 
 llvm::Function* BodyEmitter::emit(const std::string& name) {
-  function_ = declare(name);
-  entry_ = llvm::BasicBlock::Create(module_.context(), "entry", function_);
-  builder_.SetInsertPoint(entry_);
-  leave_ = new_block("leave");
-  return_ = new_block("return");
+  begin(declare(name));
   emit_prologue();
-  prepare_variables();
-  for (const std::uint32_t index : request_.clauses) emit_clause(index);
+  make_cells();
+  clear_variables();
+  if (is_in_parts()) {
+    emit_parts(name);
+  } else {
+    for (const std::uint32_t index : request_.clauses) emit_clause(index);
+  }
   go_to(leave_);
   builder_.SetInsertPoint(leave_);
   if (needs_.level) call("tl_leave", slot_, depth());
@@ -64,6 +76,94 @@ llvm::Function* BodyEmitter::emit(const std::string& name) {
   builder_.CreateRetVoid();
   return function_;
 }
+
+void BodyEmitter::begin(llvm::Function* function) {
+  function_ = function;
+  entry_ = llvm::BasicBlock::Create(module_.context(), "entry", function_);
+  builder_.SetInsertPoint(entry_);
+  leave_ = new_block("leave");
+  return_ = new_block("return");
+}
+
+// -------------------------------------------------------------------------------------------------------
+// parts
+
+bool BodyEmitter::is_in_parts() const {
+  return !is_part_ && request_.clauses.size() > clauses_of_a_part(effort_) &&
+         scratch_size(program_) <= layout_.scratch_size;
+}
+
+void BodyEmitter::emit_parts(const std::string& name) {
+  write_frame();
+  const std::span<const std::uint32_t> all = request_.clauses;
+  const std::size_t count = clauses_of_a_part(effort_);
+  for (std::size_t at = 0; at < all.size(); at += count) {
+    const auto some = all.subspan(at, std::min(count, all.size() - at));
+    const BodyRequest request{request_.kind, {some.begin(), some.end()}};
+    BodyEmitter part(module_, program_, layout_, request, home_, effort_);
+    part.needs_ = needs_;
+    part.is_part_ = true;
+    llvm::Function* function = part.emit_part(name + "_part_" + std::to_string(at / count));
+    Block* next = new_block("part");
+    builder_.CreateCondBr(builder_.CreateCall(function, {scratch_}), leave_, next);
+    builder_.SetInsertPoint(next);
+  }
+}
+
+// A function of the level's scratch that tells whether the firing is over (exit()).
+llvm::Function* BodyEmitter::emit_part(const std::string& name) {
+  auto* type = llvm::FunctionType::get(builder_.getInt1Ty(), {builder_.getInt64Ty()}, false);
+  auto* function =
+      llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, name, module_.ir());
+  function->addFnAttr(llvm::Attribute::NoInline);
+  function->setDSOLocal(true);
+  begin(function);
+  read_frame();
+  make_cells();
+  for (const std::uint32_t index : request_.clauses) emit_clause(index);
+  go_to(return_);
+  builder_.SetInsertPoint(leave_);
+  builder_.CreateRet(builder_.getTrue());
+  builder_.SetInsertPoint(return_);
+  builder_.CreateRet(builder_.getFalse());
+  return function;
+}
+
+llvm::Value* BodyEmitter::frame_word(std::uint32_t index) {
+  return pointer(scratch(layout_.scratch_size - register_home_size(program_) + 8 * index));
+}
+
+void BodyEmitter::write_frame() {
+  Value* const none = constant(0);
+  std::vector<Value*> words = {builder_.CreatePtrToInt(site_, builder_.getInt64Ty()),
+                               slot_,
+                               builder_.CreateZExt(depth_, builder_.getInt64Ty()),
+                               epoch_,
+                               thread_ != nullptr ? thread_ : none,
+                               level_,
+                               return_slot()};
+  words.insert(words.end(), arguments_.begin(), arguments_.end());
+  for (std::uint32_t i = 0; i < words.size(); ++i) builder_.CreateStore(words[i], frame_word(i));
+}
+
+void BodyEmitter::read_frame() {
+  scratch_ = function_->getArg(0);
+  std::vector<Value*> words;
+  for (std::uint32_t i = 0; i < kFrameWords; ++i)
+    words.push_back(builder_.CreateLoad(builder_.getInt64Ty(), frame_word(i)));
+  site_ = pointer(words[0]);
+  slot_ = words[1];
+  depth_ = builder_.CreateTrunc(words[2], builder_.getInt32Ty());
+  epoch_ = words[3];
+  if (needs_.thread) thread_ = words[4];
+  level_ = words[5];
+  return_slot_ = words[6];
+  arguments_.assign(words.begin() + kFrameFields, words.end());
+  arena_ = site_field(offsetof(wire::ProbeSite, arena), 8);
+}
+
+// -------------------------------------------------------------------------------------------------------
+// the frame
 
 llvm::Function* BodyEmitter::declare(const std::string& name) {
   std::vector<llvm::Type*> parameters(kArgumentRegisters, builder_.getInt64Ty());
@@ -78,6 +178,7 @@ llvm::Function* BodyEmitter::declare(const std::string& name) {
 }
 
 void BodyEmitter::emit_prologue() {
+  for (unsigned i = 0; i < kArgumentRegisters; ++i) arguments_.push_back(function_->getArg(i));
   site_ = function_->getArg(kSiteParameter);
   Value* slot = call("tl_enter", site_);
   Block* run = new_block("run");
@@ -88,7 +189,8 @@ void BodyEmitter::emit_prologue() {
   if (needs_.thread)
     thread_ = builder_.CreateZExt(call("tl_thread", site_, slot_), builder_.getInt64Ty());
   if (!needs_.level) return;
-  llvm::AllocaInst* epoch = builder_.CreateAlloca(builder_.getInt64Ty(), nullptr, "epoch");
+  llvm::IRBuilder<> at_entry(entry_, entry_->begin());
+  llvm::AllocaInst* epoch = at_entry.CreateAlloca(builder_.getInt64Ty(), nullptr, "epoch");
   Value* depth = call("tl_take_level", site_, slot_, epoch);
   Block* taken = new_block("level");
   builder_.CreateCondBr(builder_.CreateICmpEQ(depth, builder_.getInt32(wire::kLevels)), return_,
@@ -100,19 +202,26 @@ void BodyEmitter::emit_prologue() {
   scratch_ = builder_.CreatePtrToInt(call("tl_scratch", slot_, depth_), builder_.getInt64Ty());
 }
 
-void BodyEmitter::prepare_variables() {
-  time_ = cell("time");
+void BodyEmitter::make_cells() {
+  time_ = shared_cell("time");
   word_ = cell("word");
   record_ = cell("record");
   exiting_ = cell("exiting");
   dynamic_ = cell("dynamic");
-  write(time_, constant(0));
   this_.assign(program_.variables.size(), nullptr);
   for (std::size_t i = 0; i < program_.variables.size(); ++i) {
     const Variable& declared = program_.variables[i];
+    const bool is_scalar = declared.scope == Scope::kThis && !declared.is_array;
+    if (is_scalar && declared.type.kind == ValueKind::kInteger) this_[i] = shared_cell("this");
+  }
+}
+
+void BodyEmitter::clear_variables() {
+  write(time_, constant(0));
+  for (std::size_t i = 0; i < program_.variables.size(); ++i) {
+    const Variable& declared = program_.variables[i];
     if (declared.scope != Scope::kThis || declared.is_array) continue;
-    if (declared.type.kind == ValueKind::kInteger) {
-      this_[i] = cell("this");
+    if (this_[i] != nullptr) {
       write(this_[i], constant(0));
     } else if (scratch_ != nullptr) {
       const std::uint32_t size = declared.type.kind == ValueKind::kString ? 1 : declared.type.size;
@@ -313,13 +422,18 @@ BodyEmitter::Cell BodyEmitter::cell(const char* name) {
   return at_entry.CreateAlloca(builder_.getInt64Ty(), nullptr, name);
 }
 
+BodyEmitter::Cell BodyEmitter::shared_cell(const char* name) {
+  if (!is_part_ && !is_in_parts()) return cell(name);
+  return scratch(layout_.scratch_size - 8 * ++cells_);
+}
+
 llvm::Value* BodyEmitter::read(Cell cell) {
-  if (home_ == RegisterHome::kMachine) return builder_.CreateLoad(builder_.getInt64Ty(), cell);
+  if (cell->getType()->isPointerTy()) return builder_.CreateLoad(builder_.getInt64Ty(), cell);
   return builder_.CreateLoad(builder_.getInt64Ty(), pointer(cell), true);
 }
 
 void BodyEmitter::write(Cell cell, Value* value) {
-  if (home_ == RegisterHome::kMachine) {
+  if (cell->getType()->isPointerTy()) {
     builder_.CreateStore(value, cell);
   } else {
     builder_.CreateStore(value, pointer(cell), true);
@@ -349,6 +463,14 @@ llvm::Value* BodyEmitter::epoch() {
 llvm::Value* BodyEmitter::depth() {
   if (home_ == RegisterHome::kMachine) return depth_;
   return builder_.CreateSub(reread(add(slot_, offsetof(wire::Slot, depth)), 4), constant(1));
+}
+
+// Valid until the body returns, whatever the body pushes.
+llvm::Value* BodyEmitter::return_slot() {
+  if (return_slot_ != nullptr) return return_slot_;
+  Value* slot =
+      builder_.CreateIntrinsic(llvm::Intrinsic::addressofreturnaddress, {builder_.getPtrTy()}, {});
+  return builder_.CreatePtrToInt(slot, builder_.getInt64Ty());
 }
 
 llvm::Value* BodyEmitter::reread(Value* address, std::uint32_t size) {

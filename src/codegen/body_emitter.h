@@ -7,6 +7,10 @@
 // The work is split by concept: body_emitter.cc (frame and control flow), emit_values.cc
 // (arithmetic, arguments, builtins, strings), emit_memory.cc, emit_routines.cc, emit_variables.cc
 // (variables, arrays, keys), emit_aggregate.cc. Precondition of all: validate() accepted the plan.
+//
+// A body of many clauses is cut into parts, functions of their own, as LLVM's time grows faster
+// than a function's size. What they share lies in the level's scratch: the frame (where the firing
+// is, its arguments), the firing's time and the integer `this` variables.
 
 #pragma once
 
@@ -27,7 +31,8 @@ enum class RegisterHome : std::uint8_t {
   kScratch,  // in the level's scratch, for bodies that would need too much of the target's stack
 };
 
-// Bytes at the end of a level's scratch that bodies with RegisterHome::kScratch use.
+// Bytes at the end of a level's scratch that bodies with RegisterHome::kScratch and those in parts
+// use.
 std::uint32_t register_home_size(const plan::Program& program);
 
 // Of a clause's record, header included.
@@ -36,7 +41,7 @@ std::uint32_t record_bytes(const plan::Clause& clause);
 class BodyEmitter {
  public:
   BodyEmitter(Module& module, const plan::Program& program, const wire::Layout& layout,
-              const BodyRequest& request, RegisterHome home);
+              const BodyRequest& request, RegisterHome home, Effort effort);
 
   llvm::Function* emit(const std::string& name);
 
@@ -47,8 +52,15 @@ class BodyEmitter {
 
   // body_emitter.cc
   llvm::Function* declare(const std::string& name);
+  void begin(llvm::Function* function);
   void emit_prologue();
-  void prepare_variables();
+  void make_cells();
+  void clear_variables();
+  bool is_in_parts() const;
+  void emit_parts(const std::string& name);
+  llvm::Function* emit_part(const std::string& name);
+  void write_frame();
+  void read_frame();
   void emit_clause(std::uint32_t index);
   void start_clause(std::uint32_t index);
   void finish_clause(Block* end, Block* faulted, Block* next);
@@ -136,10 +148,13 @@ class BodyEmitter {
   Value* thread();
   Value* epoch();
   Value* depth();
+  Value* return_slot();  // where the body's return address lies
 
-  // A variable of the body: on the IR's stack, or in scratch.
+  // A variable of the body: a pointer to the IR's stack, or an integer, its address in scratch.
   using Cell = llvm::Value*;
   Cell cell(const char* name);
+  Cell shared_cell(const char* name);  // of all clauses
+  Value* frame_word(std::uint32_t index);
   Value* read(Cell cell);
   void write(Cell cell, Value* value);
   template <typename... Arguments>
@@ -152,6 +167,7 @@ class BodyEmitter {
   const wire::Layout& layout_;
   const BodyRequest& request_;
   RegisterHome home_;
+  Effort effort_;
   Needs needs_;
   llvm::IRBuilder<> builder_;
 
@@ -160,21 +176,24 @@ class BodyEmitter {
   Block* entry_ = nullptr;
   Block* leave_ = nullptr;  // gives the level back
   Block* return_ = nullptr;
-  Value* site_ = nullptr;  // pointer
-  Value* slot_ = nullptr;  // integers from here on
+  bool is_part_ = false;
+  std::vector<Value*> arguments_;  // the firing's registers; the site's kind tells what they are
+  Value* site_ = nullptr;          // pointer
+  Value* slot_ = nullptr;          // integers from here on
   Value* arena_ = nullptr;
   Value* thread_ = nullptr;  // the id; nullptr: not needed
   Value* depth_ = nullptr;   // nullptr: no level
   Value* epoch_ = nullptr;
   Value* level_ = nullptr;
   Value* scratch_ = nullptr;
-  std::uint32_t cells_ = 0;  // in scratch
-  Cell time_ = nullptr;      // raw clock; 0: not read yet
-  Cell word_ = nullptr;      // where the runtime puts a word that it found
-  Cell record_ = nullptr;    // address of the clause's record; 0: none
-  Cell exiting_ = nullptr;   // whether the clause ran exit()
-  Cell dynamic_ = nullptr;   // bytes of dynamic scratch that the clause used
-  std::vector<Cell> this_;   // by variable: integers of scope this; nullptr for others
+  Value* return_slot_ = nullptr;  // of a part: its body's
+  std::uint32_t cells_ = 0;       // in scratch
+  Cell time_ = nullptr;           // raw clock; 0: not read yet
+  Cell word_ = nullptr;           // where the runtime puts a word that it found
+  Cell record_ = nullptr;         // address of the clause's record; 0: none
+  Cell exiting_ = nullptr;        // whether the clause ran exit()
+  Cell dynamic_ = nullptr;        // bytes of dynamic scratch that the clause used
+  std::vector<Cell> this_;        // by variable: integers of scope this; nullptr for others
 
   // The clause being emitted.
   std::uint32_t clause_index_ = 0;

@@ -15,6 +15,9 @@
 namespace trapline::codegen {
 namespace {
 
+// Of all bodies together: Effort::kByCount.
+constexpr std::size_t kManyClauses = 100;
+
 std::string body_name(std::size_t index) { return "trapline_body_" + std::to_string(index); }
 
 // One attempt; `homes`: where each body keeps its registers. `stacks`, filled in: what each body
@@ -25,15 +28,15 @@ struct Attempt {
 };
 
 Result<Attempt> attempt(const plan::Program& program, const wire::Layout& layout,
-                        std::span<const BodyRequest> bodies,
-                        const std::vector<RegisterHome>& homes) {
+                        std::span<const BodyRequest> bodies, const std::vector<RegisterHome>& homes,
+                        Effort effort) {
   TL_TRY_ASSIGN(const auto module, Module::create(layout));
   std::vector<std::string> names;
   for (std::size_t i = 0; i < bodies.size(); ++i) {
     names.push_back(body_name(i));
-    BodyEmitter(*module, program, layout, bodies[i], homes[i]).emit(names.back());
+    BodyEmitter(*module, program, layout, bodies[i], homes[i], effort).emit(names.back());
   }
-  TL_TRY_ASSIGN(const EmittedObject object, emit_object(*module, names));
+  TL_TRY_ASSIGN(const EmittedObject object, emit_object(*module, names, effort));
   TL_TRY_ASSIGN(LinkedObject linked,
                 link_object(std::as_bytes(std::span(object.elf.data(), object.elf.size()))));
 
@@ -69,14 +72,14 @@ std::uint32_t scratch_size(const plan::Program& program) {
          register_home_size(program);
 }
 
+namespace {
+
 // Bodies whose registers took too much of the stack are compiled again, with their registers in
 // scratch.
-Result<ObjectCode> compile(const plan::Program& program, const wire::Layout& layout,
-                           std::span<const BodyRequest> bodies) {
-  TL_TRY(validate(program, layout, bodies));
-  if (bodies.empty()) return ObjectCode{};
+Result<ObjectCode> compile_with(Effort effort, const plan::Program& program,
+                                const wire::Layout& layout, std::span<const BodyRequest> bodies) {
   std::vector<RegisterHome> homes(bodies.size(), RegisterHome::kMachine);
-  TL_TRY_ASSIGN(Attempt first, attempt(program, layout, bodies, homes));
+  TL_TRY_ASSIGN(Attempt first, attempt(program, layout, bodies, homes, effort));
   if (first.code.max_stack <= kUsualBodyStack) return std::move(first.code);
   for (std::size_t i = 0; i < bodies.size(); ++i) {
     if (first.stacks[i] > kUsualBodyStack) homes[i] = RegisterHome::kScratch;
@@ -86,7 +89,7 @@ Result<ObjectCode> compile(const plan::Program& program, const wire::Layout& lay
     return Error(ErrorCode::kUnsupported,
                  "a clause needs more of the target's stack than a probe may use");
   }
-  TL_TRY_ASSIGN(Attempt second, attempt(program, layout, bodies, homes));
+  TL_TRY_ASSIGN(Attempt second, attempt(program, layout, bodies, homes, effort));
   if (second.code.max_stack > kMaxBodyStack) {
     return Error(ErrorCode::kUnsupported,
                  "a clause needs " + std::to_string(second.code.max_stack) +
@@ -94,6 +97,23 @@ Result<ObjectCode> compile(const plan::Program& program, const wire::Layout& lay
                      std::to_string(kMaxBodyStack));
   }
   return std::move(second.code);
+}
+
+}  // namespace
+
+Result<ObjectCode> compile(const plan::Program& program, const wire::Layout& layout,
+                           std::span<const BodyRequest> bodies, Effort effort) {
+  TL_TRY(validate(program, layout, bodies));
+  if (bodies.empty()) return ObjectCode{};
+  std::size_t clauses = 0;
+  for (const BodyRequest& body : bodies) clauses += body.clauses.size();
+  if (effort == Effort::kByCount) effort = clauses > kManyClauses ? Effort::kQuick : Effort::kFull;
+  if (effort == Effort::kQuick) {
+    auto quick = compile_with(Effort::kQuick, program, layout, bodies);
+    // Code that is optimised needs less of the stack.
+    if (quick || quick.error().code() != ErrorCode::kUnsupported) return quick;
+  }
+  return compile_with(Effort::kFull, program, layout, bodies);
 }
 
 }  // namespace trapline::codegen

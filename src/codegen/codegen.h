@@ -69,9 +69,16 @@ inline constexpr std::uint32_t kObjectAlignment = 64;
 // for the registers of bodies that would use too much of the target's stack.
 std::uint32_t scratch_size(const plan::Program& program);
 
+// How much time machine code is worth.
+enum class Effort : std::uint8_t {
+  kByCount,  // quick for more than a hundred clauses
+  kFull,     // the runtime is inlined and all is optimised: 5 to 40 ms a clause
+  kQuick,    // the runtime is called, and little is optimised: 2 ms a clause, some ns more a firing
+};
+
 // Errors: kUnsupported for what cannot be compiled (a body too large for its stack, a record larger
 // than a chunk); kInternal for a plan that breaks its own rules, or a failure of LLVM.
 Result<ObjectCode> compile(const plan::Program& program, const wire::Layout& layout,
-                           std::span<const BodyRequest> bodies);
+                           std::span<const BodyRequest> bodies, Effort effort = Effort::kByCount);
 
 }  // namespace trapline::codegen

@@ -151,13 +151,10 @@ bool BodyEmitter::emit_text(const Instruction& i) {
 llvm::Value* BodyEmitter::argument(std::int64_t number) {
   if (request_.kind == SiteKind::kReturn) {
     if (number == 0) return site_field(offsetof(wire::ProbeSite, offset), 8);
-    return number == 1 ? function_->getArg(0) : constant(0);
+    return number == 1 ? arguments_[0] : constant(0);
   }
-  if (number < kArgumentRegisters) return function_->getArg(static_cast<unsigned>(number));
-  // Valid until the body returns, whatever the body pushes.
-  Value* return_slot =
-      builder_.CreateIntrinsic(llvm::Intrinsic::addressofreturnaddress, {builder_.getPtrTy()}, {});
-  Value* found = call("tl_stack_argument", site_, slot_, level_, word_, return_slot,
+  if (number < kArgumentRegisters) return arguments_[static_cast<std::size_t>(number)];
+  Value* found = call("tl_stack_argument", site_, slot_, level_, word_, return_slot(),
                       constant(static_cast<std::uint64_t>(number)));
   fault_unless(found, Fault::kBadAddress, constant(0));
   return read(word_);

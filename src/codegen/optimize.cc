@@ -14,6 +14,11 @@
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/Target/TargetOptions.h>
 #include <llvm/TargetParser/Triple.h>
+#include <llvm/Transforms/IPO/AlwaysInliner.h>
+#include <llvm/Transforms/IPO/GlobalDCE.h>
+#include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Scalar/SROA.h>
+#include <llvm/Transforms/Scalar/SimplifyCFG.h>
 
 #include <algorithm>
 #include <mutex>
@@ -36,7 +41,7 @@ void initialize_llvm() {
   });
 }
 
-Result<std::unique_ptr<llvm::TargetMachine>> create_machine() {
+Result<std::unique_ptr<llvm::TargetMachine>> create_machine(Effort effort) {
   initialize_llvm();
   std::string error;
   const llvm::Target* target = llvm::TargetRegistry::lookupTarget(kTriple, error);
@@ -44,9 +49,10 @@ Result<std::unique_ptr<llvm::TargetMachine>> create_machine() {
   llvm::TargetOptions options;
   options.EmitStackSizeSection = true;
   options.NoTrapAfterNoreturn = true;
-  std::unique_ptr<llvm::TargetMachine> machine(
-      target->createTargetMachine(kTriple, kCpu, kFeatures, options, llvm::Reloc::PIC_,
-                                  llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
+  const auto level =
+      effort == Effort::kQuick ? llvm::CodeGenOptLevel::Less : llvm::CodeGenOptLevel::Default;
+  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
+      kTriple, kCpu, kFeatures, options, llvm::Reloc::PIC_, llvm::CodeModel::Small, level));
   if (machine == nullptr) return Error(ErrorCode::kInternal, "LLVM: no machine for x86-64");
   return machine;
 }
@@ -79,7 +85,29 @@ void internalize(llvm::Module& module, const std::vector<std::string>& bodies) {
   }
 }
 
-void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
+// What bodies call is not inlined into them. Its own helpers are, once for all bodies.
+void keep_runtime_apart(llvm::Module& module) {
+  for (llvm::Function& function : module) {
+    if (!function.getName().starts_with("tl_")) continue;
+    function.removeFnAttr(llvm::Attribute::AlwaysInline);
+    function.addFnAttr(llvm::Attribute::NoInline);
+  }
+}
+
+// Registers instead of variables, and no more.
+llvm::ModulePassManager quick_pipeline() {
+  llvm::FunctionPassManager functions;
+  functions.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
+  functions.addPass(llvm::EarlyCSEPass());
+  functions.addPass(llvm::SimplifyCFGPass());
+  llvm::ModulePassManager pipeline;
+  pipeline.addPass(llvm::AlwaysInlinerPass());
+  pipeline.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(functions)));
+  pipeline.addPass(llvm::GlobalDCEPass());
+  return pipeline;
+}
+
+void optimize(llvm::Module& module, llvm::TargetMachine& machine, Effort effort) {
   llvm::PipelineTuningOptions tuning;
   tuning.LoopVectorization = false;
   tuning.SLPVectorization = false;
@@ -95,7 +123,12 @@ void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
   builder.registerFunctionAnalyses(functions);
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, graphs, modules);
-  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+  if (effort == Effort::kQuick) {
+    keep_runtime_apart(module);
+    quick_pipeline().run(module, modules);
+  } else {
+    builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+  }
 }
 
 Result<CallGraph> call_graph(const llvm::Module& module) {
@@ -119,15 +152,16 @@ Result<CallGraph> call_graph(const llvm::Module& module) {
 
 }  // namespace
 
-Result<EmittedObject> emit_object(Module& module, const std::vector<std::string>& bodies) {
-  TL_TRY_ASSIGN(const auto machine, create_machine());
+Result<EmittedObject> emit_object(Module& module, const std::vector<std::string>& bodies,
+                                  Effort effort) {
+  TL_TRY_ASSIGN(const auto machine, create_machine(effort));
   llvm::Module& ir = module.ir();
   ir.setTargetTriple(kTriple);
   ir.setDataLayout(machine->createDataLayout());
   TL_TRY(module.complete());
   internalize(ir, bodies);
   TL_TRY(module.verify());
-  optimize(ir, *machine);
+  optimize(ir, *machine, effort);
 
   EmittedObject object;
   TL_TRY_ASSIGN(object.calls, call_graph(ir));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "codegen/codegen.h"
 #include "codegen/module.h"
 #include "codegen/stack_bound.h"
 
@@ -20,6 +21,7 @@ struct EmittedObject {
 
 // Optimises and emits. Functions named in `bodies` stay, all others become internal.
 // Errors: kInternal: LLVM has no x86-64 back end, or reported an error.
-Result<EmittedObject> emit_object(Module& module, const std::vector<std::string>& bodies);
+Result<EmittedObject> emit_object(Module& module, const std::vector<std::string>& bodies,
+                                  Effort effort);
 
 }  // namespace trapline::codegen

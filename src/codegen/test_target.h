@@ -70,6 +70,7 @@ class Target {
     std::int32_t mute_offset = 0;
     Layout program = Layout::kToDo;
     Refusal refusal = Refusal::kFails;
+    Effort effort = Effort::kByCount;
   };
 
   // Lays the program out (a plan made by hand), maps an arena and compiles one body for each
@@ -92,7 +93,7 @@ class Target {
     request.mute_offset = options.mute_offset;
     layout_ = wire::make_layout(request);
     map_arena(names);
-    auto compiled = compile(program_, layout_, bodies);
+    auto compiled = compile(program_, layout_, bodies, options.effort);
     if (!compiled) {
       refused_ = compiled.error();
       EXPECT_EQ(options.refusal, Refusal::kIsKept) << refused_->text();

@@ -5,7 +5,8 @@
 // share nothing but the variables of scope this. Where an account differs, the program is run again
 // alone, made as small as it can be while the accounts still differ, and printed with its seed.
 //
-// Optimised machine code takes tens of milliseconds a program, so a tenth of the programs are whole
+// Half of the batches are compiled with each effort. Optimised machine code takes tens of
+// milliseconds a program, so a tenth of the programs are whole
 // ones; the others are expressions of integers. TRAPLINE_AGREEMENT_SEED (any number) makes other
 // programs, TRAPLINE_AGREEMENT_TIMES makes so many times as many, TRAPLINE_AGREEMENT_REPLAY is the
 // seed of the whole program that AgreementReplay runs.
@@ -41,6 +42,7 @@ std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
 struct Batch {
   std::vector<RandomProgram> programs;
   std::string strsize;
+  codegen::Effort effort = codegen::Effort::kFull;
 
   static Batch of(Kind kind, std::span<const std::uint64_t> seeds, const std::string& strsize) {
     Batch batch{{}, strsize};
@@ -93,7 +95,7 @@ Comparison compare(const Batch& batch) {
     parts.push_back({static_cast<std::uint32_t>(i), clause, count, batch.programs[i].firings});
     clause += count;
   }
-  auto native = run_native(*compiled.program, parts);
+  auto native = run_native(*compiled.program, parts, batch.effort);
   if (!native) {
     comparison.verdict =
         native.error().code() == ErrorCode::kUnsupported ? Verdict::kRefused : Verdict::kInvalid;
@@ -161,7 +163,8 @@ void report(const Batch& batch) {
     for (const std::uint64_t argument : arguments) firings += fmt::format("{:#x} ", argument);
     firings += "\n";
   }
-  ADD_FAILURE() << "seed " << program.seed << ", strsize " << batch.strsize << "\n"
+  ADD_FAILURE() << "seed " << program.seed << ", strsize " << batch.strsize
+                << (batch.effort == codegen::Effort::kQuick ? ", quick code\n" : "\n")
                 << comparison.complaints << batch.text() << "arguments of the firings:\n"
                 << firings
                 << (comparison.verdict == Verdict::kDiffer
@@ -193,14 +196,15 @@ struct Counts {
 // Compares the programs of these seeds, together as far as that works: a batch that is refused, or
 // in which something differs, is halved until the programs to blame are found.
 void check(Kind kind, std::span<const std::uint64_t> seeds, const std::string& strsize,
-           Counts& counts) {
+           codegen::Effort effort, Counts& counts) {
   Batch batch = Batch::of(kind, seeds, strsize);
+  batch.effort = effort;
   const Comparison comparison = compare(batch);
   for (const Account& account : comparison.native) counts.add(account);
   if (comparison.verdict == Verdict::kAgree) return;
   if (seeds.size() > 1) {
-    check(kind, seeds.first(seeds.size() / 2), strsize, counts);
-    check(kind, seeds.subspan(seeds.size() / 2), strsize, counts);
+    check(kind, seeds.first(seeds.size() / 2), strsize, effort, counts);
+    check(kind, seeds.subspan(seeds.size() / 2), strsize, effort, counts);
     EXPECT_TRUE(comparison.verdict != Verdict::kDiffer || ::testing::Test::HasFailure())
         << "programs that agree alone do not together; seeds from " << seeds.front();
     return;
@@ -222,7 +226,9 @@ Counts check_shard(Kind kind, std::uint64_t shard, std::uint64_t programs) {
     std::vector<std::uint64_t> seeds;
     for (std::uint64_t i = done; i < std::min(done + kBatch, count); ++i)
       seeds.push_back(first + i);
-    check(kind, seeds, kStringSizes[(done / kBatch + shard) % std::size(kStringSizes)], counts);
+    const std::uint64_t round = done / kBatch;
+    const auto effort = round % 2 == 0 ? codegen::Effort::kQuick : codegen::Effort::kFull;
+    check(kind, seeds, kStringSizes[(round + shard) % std::size(kStringSizes)], effort, counts);
   }
   // Programs that do nothing would agree as well: on average an account has several lines.
   EXPECT_GT(counts.lines, 3 * count);
@@ -272,7 +278,8 @@ class AgreementReplay : public Agreement {};
 TEST_P(AgreementReplay, OfOneProgram) {
   const std::uint64_t seeds[] = {number_from("TRAPLINE_AGREEMENT_REPLAY", 1)};
   Counts counts;
-  check(Kind::kWhole, seeds, kStringSizes[GetParam()], counts);
+  for (const auto effort : {codegen::Effort::kFull, codegen::Effort::kQuick})
+    check(Kind::kWhole, seeds, kStringSizes[GetParam()], effort, counts);
   EXPECT_GT(counts.lines, 0U);
 }
 

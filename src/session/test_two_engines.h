@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "codegen/codegen.h"
 #include "plan/plan.h"
 #include "session/test_random_program.h"
 
@@ -30,6 +31,7 @@ struct Part {
 // One account for each part, in order. Machine code: what codegen::compile() refuses comes back as
 // its error.
 std::vector<Account> run_interpreter(const plan::Program& program, std::span<const Part> parts);
-Result<std::vector<Account>> run_native(const plan::Program& program, std::span<const Part> parts);
+Result<std::vector<Account>> run_native(const plan::Program& program, std::span<const Part> parts,
+                                        codegen::Effort effort);
 
 }  // namespace trapline::session::test

@@ -312,14 +312,16 @@ std::vector<Account> run_interpreter(const plan::Program& program, std::span<con
   return accounts.take();
 }
 
-Result<std::vector<Account>> run_native(const plan::Program& program, std::span<const Part> parts) {
+Result<std::vector<Account>> run_native(const plan::Program& program, std::span<const Part> parts,
+                                        codegen::Effort effort) {
   using codegen::test::Target;
   std::vector<codegen::BodyRequest> bodies;
   for (const Part& part : parts) bodies.push_back({codegen::SiteKind::kEntry, clauses_of(part)});
   Target target(program, std::move(bodies),
                 {.buffer_bytes = 16 << 20,
                  .program = Target::Layout::kDone,
-                 .refusal = Target::Refusal::kIsKept});
+                 .refusal = Target::Refusal::kIsKept,
+                 .effort = effort});
   if (target.refused()) return *target.refused();
   Accounts accounts(program, parts);
 
