@@ -51,8 +51,9 @@ class Environment {
   virtual bool write_target(RemoteAddr address, std::span<const std::byte> bytes) = 0;
   // Whether the process that the probe fired in is `pid` or a descendant of it.
   virtual bool is_progeny_of(std::int64_t pid) = 0;
-  // raise() and stop(): a signal to the process that the probe fired in.
-  virtual void raise(int signal) = 0;
+  // raise() and stop(): a signal to the process that the probe fired in. false: it may not be sent
+  // one.
+  virtual bool raise(int signal) = 0;
   // chill(): spins.
   virtual void chill(std::chrono::nanoseconds time) = 0;
 

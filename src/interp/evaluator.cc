@@ -271,11 +271,9 @@ bool Evaluator::step_process(const Instruction& in) {
   const std::uint64_t value = get(in.a);
   switch (in.op) {
     case Op::kRaise:
-      environment_.raise(static_cast<int>(value));
-      return true;
+      return environment_.raise(static_cast<int>(value)) || fault(Fault::kUserPrivilege);
     case Op::kStop:
-      environment_.raise(SIGSTOP);
-      return true;
+      return environment_.raise(SIGSTOP) || fault(Fault::kUserPrivilege);
     default:
       if (value > static_cast<std::uint64_t>(plan::kMaxChill))
         return fault(Fault::kIllegalOperation);

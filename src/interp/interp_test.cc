@@ -61,7 +61,11 @@ class FakeWorld : public Environment {
     return true;
   }
   bool is_progeny_of(std::int64_t pid) override { return pid == 1; }
-  void raise(int signal) override { log.push_back("raise " + std::to_string(signal)); }
+  bool raise(int signal) override {
+    log.push_back("raise " + std::to_string(signal));
+    return may_raise;
+  }
+  bool may_raise = true;
   void chill(std::chrono::nanoseconds time) override {
     log.push_back("chill " + std::to_string(time.count()));
   }

@@ -120,6 +120,7 @@ std::string json_drops(const consume::Drops& drops) {
          ",\"speculative\":" + json_unsigned(drops.speculative) +
          ",\"level\":" + json_unsigned(drops.level) +
          ",\"no_slot\":" + json_unsigned(drops.no_slot) +
+         ",\"samples\":" + json_unsigned(drops.samples) +
          ",\"malformed\":" + json_unsigned(drops.malformed);
 }
 

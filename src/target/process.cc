@@ -204,9 +204,17 @@ Result<TaskStat> read_stat(Pid pid, Tid tid) {
   stat.start_code = RemoteAddr(fields.number<std::uint64_t>());   // 26
   fields.skip(1);                                                 // 27
   stat.start_stack = RemoteAddr(fields.number<std::uint64_t>());  // 28
-  fields.skip(18);                                                // 29..46
+  fields.skip(10);                                                // 29..38
+  stat.processor = fields.number<std::uint32_t>();                // 39
+  fields.skip(7);                                                 // 40..46
   stat.start_brk = RemoteAddr(fields.number<std::uint64_t>());    // 47
   return stat;
+}
+
+Result<std::chrono::nanoseconds> read_run_time(Pid pid, Tid tid) {
+  TL_TRY_ASSIGN(const std::string text, read_task_file(pid, tid, "schedstat"));
+  Fields fields(text);
+  return std::chrono::nanoseconds(fields.number<std::int64_t>());
 }
 
 Result<TaskStatus> read_status(Pid pid, Tid tid) {
