@@ -73,11 +73,17 @@ void Lowerer::lower_clause(const CheckedClause& checked) {
   }
   line_ = clause_.line;
   scratch_used_ = 0;
-  std::optional<std::size_t> refused;
+  std::vector<std::size_t> refused;
+  if (request_.cpu) {
+    const Reg cpu = emit_value(Op::kBuiltin);
+    clause_.code.back().immediate = static_cast<std::int64_t>(plan::Builtin::kCpu);
+    const Reg wanted = constant(static_cast<std::uint64_t>(*request_.cpu));
+    refused.push_back(emit_jump(Op::kJumpIfZero, emit_value(Op::kEqual, cpu, wanted)));
+  }
   if (checked.predicate != nullptr) {
     line_ = line_of(checked.predicate->range);
     const Reg condition = lower(*checked.predicate);
-    if (condition != plan::kNoReg) refused = emit_jump(Op::kJumpIfZero, condition);
+    if (condition != plan::kNoReg) refused.push_back(emit_jump(Op::kJumpIfZero, condition));
   }
   clause_.has_record = has_record(checked);
   if (clause_.has_record) emit(Op::kReserve);
@@ -87,7 +93,7 @@ void Lowerer::lower_clause(const CheckedClause& checked) {
     lower_statement(*statement);
   }
   line_ = clause_.line;
-  if (refused) land(*refused);
+  for (const std::size_t jump : refused) land(jump);
   emit(Op::kEnd);
   if (too_long_) {
     diagnostics_.error(

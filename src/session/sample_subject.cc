@@ -7,6 +7,7 @@
 
 #include "session/ancestors.h"
 #include "session/clock.h"
+#include "session/user_registers.h"
 #include "target/process.h"
 
 namespace trapline::session {
@@ -46,9 +47,24 @@ std::uint64_t SampleSubject::builtin(plan::Builtin which) {
       const auto time = target::read_run_time(sample_.pid, sample_.tid);
       return time ? static_cast<std::uint64_t>(time->count()) : 0;
     }
+    case plan::Builtin::kProcessGroup:
+    case plan::Builtin::kPriority: {
+      const auto stat = target::read_stat(sample_.pid, sample_.tid);
+      if (!stat) return 0;
+      return static_cast<std::uint64_t>(which == plan::Builtin::kPriority ? kernel_priority(*stat)
+                                                                          : stat->group.value);
+    }
     default:
       return 0;
   }
+}
+
+std::optional<std::uint64_t> SampleSubject::user_register(plan::UserRegister which) {
+  if (!sample_.registers) return std::nullopt;
+  // The kernel's profiler does not tell these.
+  const bool told = sample_.has_segments || which < plan::UserRegister::kDs;
+  if (!told || (!sample_.has_segments && which == plan::UserRegister::kError)) return std::nullopt;
+  return register_of(*sample_.registers, which);
 }
 
 bool SampleSubject::read(RemoteAddr from, std::span<std::byte> out) {

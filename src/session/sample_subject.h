@@ -25,6 +25,9 @@ class SampleSubject final : public Subject {
   SampleSubject(const target::CpuSample& sample, Place place) : sample_(sample), place_(place) {}
 
   std::uint64_t builtin(plan::Builtin which) override;
+  // Frames of a stack that nobody stopped cannot be told without unwinding.
+  std::optional<std::uint64_t> user_stack(plan::Builtin) override { return std::nullopt; }
+  std::optional<std::uint64_t> user_register(plan::UserRegister which) override;
   std::string_view execname() override { return sample_.name; }
   std::span<std::byte> self_area() override { return place_.self; }
   std::span<std::byte> globals() override { return place_.globals; }

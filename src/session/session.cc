@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "consume/merge.h"
+#include "session/processors.h"
 #include "session/run_on_processor.h"
 #include "target/process.h"
 #include "wire/layout.h"
@@ -230,6 +231,7 @@ Result<> Session::start() {
   ticks_.clear();
   sampled_self_.clear();
   std::ranges::fill(own_globals_, 0);
+  fill_processors(program_, std::as_writable_bytes(std::span(own_globals_)));
   for (std::size_t i = 0; i < targets_.size(); ++i) {
     TL_TRY_ASSIGN(const Loaded loaded, targets_[i].tracee.load());
     const auto& program = targets_[i].program;
@@ -321,6 +323,7 @@ Result<> Session::reserve(std::size_t index) {
   const std::span<std::byte> arena = target.tracee.arena();
   fill_arena(*target.program, arena, fmt::format("pid{}", target.tracee.pid().value),
              execname_of(target.tracee));
+  fill_processors(program_, arena.subspan(target.program->layout.globals, program_.globals_size));
   auto* header = reinterpret_cast<wire::Header*>(arena.data());
   target.tracee.fill_header(*header);
   clock_.calibrate();

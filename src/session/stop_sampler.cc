@@ -19,6 +19,7 @@ target::CpuSample sample_of(Pid pid, const target::StoppedThread& thread) {
   sample.tid = thread.tid;
   sample.user_pc = thread.registers.pc().value();
   sample.registers = thread.registers.raw;
+  sample.has_segments = true;
   return sample;
 }
 

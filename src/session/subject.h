@@ -14,6 +14,7 @@
 
 #include "base/address.h"
 #include "plan/plan.h"
+#include "plan/registers.h"
 
 namespace trapline::session {
 
@@ -21,8 +22,12 @@ class Subject {
  public:
   virtual ~Subject() = default;
 
-  // One of kPid, kPpid, kTid, kUid, kGid, kCpu, kTimestamp, kWallTimestamp, kVirtualTimestamp.
+  // One of kPid, kPpid, kTid, kUid, kGid, kCpu, kTimestamp, kWallTimestamp, kVirtualTimestamp,
+  // kProcessGroup, kPriority.
   virtual std::uint64_t builtin(plan::Builtin which) = 0;
+  // kUserCaller or kUserStackDepth; nullopt: not known.
+  virtual std::optional<std::uint64_t> user_stack(plan::Builtin which) = 0;
+  virtual std::optional<std::uint64_t> user_register(plan::UserRegister which) = 0;
   // Valid until the firing ends.
   virtual std::string_view execname() = 0;
   // Program::self_size bytes, 8-byte aligned, or none.

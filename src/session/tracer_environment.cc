@@ -1,5 +1,6 @@
 #include "session/tracer_environment.h"
 
+#include <execinfo.h>
 #include <sched.h>
 #include <signal.h>
 #include <time.h>
@@ -9,11 +10,15 @@
 
 #include "session/ancestors.h"
 #include "session/clock.h"
+#include "session/user_registers.h"
+#include "target/process.h"
 #include "wire/arena.h"
 
 namespace trapline::session {
 
 namespace {
+
+constexpr int kMostFrames = 127;  // as option maxframes says
 
 std::uint64_t thread_cpu_ns() {
   timespec now{};
@@ -55,9 +60,27 @@ std::uint64_t TracerSubject::builtin(plan::Builtin which) {
       return Clock::wall_ns();
     case plan::Builtin::kVirtualTimestamp:
       return thread_cpu_ns();
+    case plan::Builtin::kProcessGroup:
+      return static_cast<std::uint64_t>(::getpgrp());
+    case plan::Builtin::kPriority: {
+      const auto stat = target::read_stat(Pid{::getpid()}, Tid{static_cast<pid_t>(tid_)});
+      return stat ? static_cast<std::uint64_t>(kernel_priority(*stat)) : 0;
+    }
     default:
       return 0;
   }
+}
+
+std::optional<std::uint64_t> TracerSubject::user_stack(plan::Builtin which) {
+  if (which == plan::Builtin::kUserCaller)
+    return reinterpret_cast<std::uint64_t>(__builtin_return_address(0));
+  std::vector<void*> frames(kMostFrames);
+  return static_cast<std::uint64_t>(::backtrace(frames.data(), kMostFrames));
+}
+
+std::optional<std::uint64_t> TracerSubject::user_register(plan::UserRegister which) {
+  if (which == plan::UserRegister::kTrap) return 0;  // it has not trapped to come here
+  return register_of(own_registers(), which);
 }
 
 bool TracerSubject::is_progeny_of(std::int64_t pid) {

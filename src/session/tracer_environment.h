@@ -43,6 +43,8 @@ class TracerSubject final : public Subject {
   void set_invoker(const Invoker& invoker) { invoker_ = invoker; }
 
   std::uint64_t builtin(plan::Builtin which) override;
+  std::optional<std::uint64_t> user_stack(plan::Builtin which) override;
+  std::optional<std::uint64_t> user_register(plan::UserRegister which) override;
   std::string_view execname() override { return execname_; }
   std::span<std::byte> self_area() override { return std::as_writable_bytes(std::span(self_)); }
   std::span<std::byte> globals() override { return {}; }
@@ -107,6 +109,12 @@ class TracerEnvironment final : public interp::Environment {
  private:
   std::uint64_t argument(unsigned n) override;
   std::uint64_t builtin(plan::Builtin which) override;
+  std::optional<std::uint64_t> user_stack(plan::Builtin which) override {
+    return subject().user_stack(which);
+  }
+  std::optional<std::uint64_t> user_register(plan::UserRegister which) override {
+    return subject().user_register(which);
+  }
   std::uint64_t epid(std::uint32_t clause) override;
   std::string_view builtin_string(plan::Builtin which) override;
   std::span<std::byte> globals() override {

@@ -39,8 +39,9 @@ struct CpuSample {
   // Of user mode; what the kernel does not tell (ds, es, fs, gs and the segment bases) is 0.
   // nullopt: it has none (the idle task, kernel threads).
   std::optional<::user_regs_struct> registers;
-  std::string name;  // the thread's; empty: not known
-  Pid parent;        // 0: not known
+  bool has_segments = false;  // they are all told
+  std::string name;           // the thread's; empty: not known
+  Pid parent;                 // 0: not known
 };
 
 class CpuSampler {

@@ -196,9 +196,12 @@ Result<TaskStat> read_stat(Pid pid, Tid tid) {
   Fields fields(std::string_view(text).substr(close + 1));
   stat.state = fields.letter();                                   // field 3
   stat.parent = Pid{fields.number<pid_t>()};                      // 4
-  fields.skip(4);                                                 // 5..8
+  stat.group = Pid{fields.number<pid_t>()};                       // 5
+  fields.skip(3);                                                 // 6..8
   stat.flags = fields.number<std::uint64_t>();                    // 9
-  fields.skip(12);                                                // 10..21
+  fields.skip(8);                                                 // 10..17
+  stat.priority = fields.number<std::int64_t>();                  // 18
+  fields.skip(3);                                                 // 19..21
   stat.start_time = fields.number<std::uint64_t>();               // 22
   fields.skip(3);                                                 // 23..25
   stat.start_code = RemoteAddr(fields.number<std::uint64_t>());   // 26

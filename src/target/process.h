@@ -68,6 +68,8 @@ struct TaskStat {
   std::string comm;
   char state = '?';  // R S D T t Z X I
   Pid parent;
+  Pid group;
+  std::int64_t priority = 0;     // 20 for nice 0; less is more urgent
   std::uint64_t flags = 0;       // PF_*
   std::uint64_t start_time = 0;  // clock ticks after boot: with the pid, names a process for good
   RemoteAddr start_code;         // changes with exec; 0 where the tracer may not look
