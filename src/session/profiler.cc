@@ -74,6 +74,7 @@ Result<Profiler::Source> Profiler::open(Sampling sampling, const Probe& probe,
 Result<Profiler> Profiler::create(std::span<const Probe> probes, std::span<const Pid> pids,
                                   const Wishes& wishes) {
   std::optional<Error> failed;
+  std::string why;  // a better way is not open
   for (const Sampling sampling : ways(wishes.sampling, !pids.empty())) {
     Profiler profiler;
     profiler.sampling_ = sampling;
@@ -86,9 +87,12 @@ Result<Profiler> Profiler::create(std::span<const Probe> probes, std::span<const
       }
       profiler.sources_.push_back(std::move(*source));
     }
-    if (failed) continue;
+    if (failed) {
+      if (why.empty()) why = fmt::format(" ({})", failed->text());
+      continue;
+    }
     if (!profiler.sources_.empty())
-      profiler.note_ = describe(sampling, profiler.sources_.front().sampler);
+      profiler.note_ = describe(sampling, profiler.sources_.front().sampler) + why;
     return profiler;
   }
   return failed->within("sampling for profile probes");

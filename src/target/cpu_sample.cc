@@ -331,7 +331,8 @@ struct CpuSampler::Clocks {
 
   void name(CpuSample& s) {
     if (s.tid.value == 0) {
-      s.name = "swapper/" + std::to_string(s.cpu);
+      // A task of another namespace, which we have no name for, has registers of user mode.
+      if (!s.registers) s.name = "swapper/" + std::to_string(s.cpu);
       return;
     }
     const Known& known_of = look_up(s.pid, s.tid);
