@@ -65,6 +65,18 @@ clause 0 line 1: :::BEGIN
 )d");
 }
 
+TEST(Compile, AggregationsByProcessor) {
+  EXPECT_EQ(plan_of("BEGIN { @[arg0] = count(); }", {"aggpercpu=1"}),
+            R"d(@[int64, int32]: count, 1 value words
+clause 0 line 1: :::BEGIN
+  scratch 16
+    0: r0 = arg0
+    1: r1 = cpu
+    2: @[int64 r0, int32 r1] <-  ; scratch 0
+    3: end
+)d");
+}
+
 TEST(Compile, ProcessorsOfWhichNobodyKnowsAreAFault) {
   const std::string plan = plan_of("BEGIN { trace(curcpu->cpu_chip); }");
   EXPECT_NE(plan.find("curcpu: bytes"), std::string::npos) << plan;

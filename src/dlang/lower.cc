@@ -25,6 +25,7 @@ Lowerer::Lowerer(const LowerRequest& request, diag::Diagnostics& diagnostics)
     : request_(request), types_(*request.types), diagnostics_(diagnostics) {
   program_.strsize = request.strsize;
   program_.scratchsize = request.scratchsize;
+  program_.processors = request.processors;
 }
 
 plan::Program Lowerer::run() {
@@ -141,6 +142,12 @@ plan::AggregationKind aggregation_kind(FunctionId id) {
   }
 }
 
+plan::ValueType processor_key() {
+  plan::ValueType type;
+  type.size = 4;
+  return type;
+}
+
 // Which argument of an aggregating function is its weight.
 std::size_t weight_position(FunctionId id) {
   switch (id) {
@@ -171,6 +178,10 @@ std::uint32_t Lowerer::aggregation_index(const Symbol& symbol) {
       unsupported(symbol.first, "a key of type " + types_.name(key));
     }
   }
+  if (request_.per_processor) {
+    aggregation.per_processor = true;
+    aggregation.keys.push_back(processor_key());
+  }
   if (symbol.quantizer) std::ranges::copy(*symbol.quantizer, aggregation.parameters);
   plan::choose_storage(aggregation);
   program_.aggregations.push_back(std::move(aggregation));
@@ -181,6 +192,10 @@ void Lowerer::lower_aggregate(const Node& node) {
   const Symbol& symbol = *node.symbol;
   auto keys = lower_keys(symbol, node.operands);
   if (!keys) return;
+  if (request_.per_processor) {
+    keys->push_back({emit_value(Op::kBuiltin), processor_key()});
+    clause_.code.back().immediate = static_cast<std::int64_t>(plan::Builtin::kCpu);
+  }
   const std::uint32_t index = aggregation_index(symbol);
   Reg value = plan::kNoReg;
   if (!node.arguments.empty()) {

@@ -29,6 +29,7 @@ struct LowerRequest {
   std::uint32_t scratchsize = 256;
   std::uint32_t speculations = 0;   // option nspec
   std::uint32_t processors = 1;     // their numbers are less
+  bool per_processor = false;       // option aggpercpu
   std::optional<std::int64_t> cpu;  // option cpu: the one on which probes fire
   std::uint32_t printsize = 8192;   // bytes that print() records at most
 };

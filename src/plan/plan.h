@@ -119,6 +119,9 @@ struct Aggregation {
   // lquantize: base, step, levels. llquantize: factor, low magnitude, high magnitude, steps
   // (Oracle's).
   std::int64_t parameters[4] = {};
+  // Option aggpercpu: the last of `keys` is the processor that an update was made on. It is not
+  // part of what is printed as the key (printed_keys()).
+  bool per_processor = false;
   std::uint32_t bins = 0;  // histograms: 127, levels + 2, or wire::llquantize_bins
   bool direct = false;
   bool sparse = false;
@@ -127,6 +130,9 @@ struct Aggregation {
   std::uint32_t value_words = 0;
 };
 inline constexpr std::uint32_t kMaxDenseBins = 1024;
+constexpr std::size_t printed_keys(const Aggregation& aggregation) {
+  return aggregation.keys.size() - (aggregation.per_processor ? 1 : 0);
+}
 
 // ------------------------------------------------------------------------------------ instructions
 
@@ -396,6 +402,7 @@ struct Program {
   // The global variable that holds curcpu's structures, one (ProcessorInfo) a processor, which the
   // session fills in; kNone: nobody asks for it.
   std::uint32_t processors_variable = kNone;
+  std::uint32_t processors = 1;                    // that there may be: their numbers are less
   std::shared_ptr<const ctypes::TypeTable> types;  // of print()
   bool destructive = false;  // some clause changes a process or the system: option destructive
 };

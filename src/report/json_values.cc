@@ -98,7 +98,8 @@ std::string json_aggregation(const plan::Program& program, std::uint32_t index,
   std::string out = "\"name\":" + json_string(aggregation.name) + ",\"function\":\"" +
                     std::string(function_name(aggregation.kind)) +
                     "\",\"normal\":" + json_unsigned(store.normal(index)) + ",\"types\":[";
-  for (const plan::ValueType& type : aggregation.keys) {
+  for (const plan::ValueType& type :
+       std::span(aggregation.keys).first(plan::printed_keys(aggregation))) {
     if (&type != aggregation.keys.data()) out += ',';
     out += '"' + std::string(type_name(type)) + '"';
   }
