@@ -296,7 +296,8 @@ NodePtr Checker::check_builtin_array(const Identifier& identifier, const Index& 
   };
   if (name == "uregs") {
     if (number < 0 || number >= plan::kUserRegisters)
-      return fail("REGS_IDX", index.range, "uregs[] has no register " + std::to_string(number));
+      return fail(number < 0 ? "REGS_IDX" : "UNKNOWN", index.range,
+                  "uregs[] has no register " + std::to_string(number));
     NodePtr element = make(NodeKind::kBuiltin,
                            parse_prototype_type(types_, register_builtin().type), index.range);
     element->builtin = &register_builtin();
