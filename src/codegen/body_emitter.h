@@ -79,6 +79,7 @@ class BodyEmitter {
   Value* divide(const Instruction& instruction);
   Value* argument(std::int64_t number);
   Value* builtin(plan::Builtin which);
+  Value* user_caller();
   Value* firing_time();
   Value* load_memory(const Instruction& instruction);
   void store_memory(const Instruction& instruction);

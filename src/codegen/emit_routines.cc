@@ -131,7 +131,7 @@ llvm::Value* BodyEmitter::speculation_number(const Instruction& i) {
 
 // One that is not active ends the clause, whose record is given back.
 void BodyEmitter::speculate(const Instruction& i) {
-  Value* number = speculation_number(i);
+  Value* number = get(i.a);
   Value* token = call("tl_speculation_token", speculations(),
                       builder_.getInt32(program_.speculations), number);
   Block* inactive = new_block("inactive");

@@ -160,6 +160,18 @@ llvm::Value* BodyEmitter::argument(std::int64_t number) {
   return read(word_);
 }
 
+// On top of the stack where a function has just been entered, or is about to return. Elsewhere in
+// it that is something else.
+llvm::Value* BodyEmitter::user_caller() {
+  if (request_.kind == SiteKind::kEntry) {
+    Value* offset = site_field(offsetof(wire::ProbeSite, offset), 8);
+    fault_if(builder_.CreateIsNotNull(offset), Fault::kBadStack, constant(0));
+  }
+  Value* return_slot =
+      builder_.CreateIntrinsic(llvm::Intrinsic::addressofreturnaddress, {builder_.getPtrTy()}, {});
+  return call("tl_user_caller", site_, return_slot);
+}
+
 // One firing has one time: the clock is read when it is first needed.
 llvm::Value* BodyEmitter::firing_time() {
   Block* ask = new_block("clock");
@@ -205,6 +217,12 @@ llvm::Value* BodyEmitter::builtin(Builtin which) {
       return add(
           builder_.CreateShl(add(site_field(offsetof(ProbeSite, probe), 4), 1), constant(16)),
           clause_index_ + std::uint64_t{1});
+    case Builtin::kUserCaller:
+      return user_caller();
+    case Builtin::kUserStackDepth:
+    case Builtin::kProcessGroup:
+    case Builtin::kPriority:
+      break;  // validate() has refused them
     case Builtin::kExecname:
       return add(arena(), header_field(offsetof(Header, execname), 4));
     case Builtin::kProbeProvider:

@@ -136,11 +136,12 @@ bool may_fault(const Instruction& instruction, const std::vector<bool>& nonzero)
     case Op::kCopyInString:
     case Op::kCall:
     case Op::kCheckIndex:
-    case Op::kSpeculate:
     case Op::kCommit:
     case Op::kDiscard:
     case Op::kChill:
       return true;
+    case Op::kBuiltin:
+      return instruction.immediate == static_cast<std::int64_t>(Builtin::kUserCaller);
     case Op::kStringLength:
       return instruction.a >= nonzero.size() || !nonzero[instruction.a];
     case Op::kStringJoin:

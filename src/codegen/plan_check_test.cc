@@ -105,6 +105,20 @@ TEST(PlanCheck, RefusesWhatBreaksThePlansRules) {
   EXPECT_EQ(refusal(sample(), [](Program& p) { p.globals_size = 1 << 30; }), internal);
 }
 
+TEST(PlanCheck, WhatTheTracerAloneCanTellIsRefusedInBodies) {
+  const auto with = [](Op op, std::int64_t immediate) {
+    return refusal(sample(), [&](Program& p) {
+      plan::Instruction& instruction = find(p, Op::kArgument);
+      instruction.op = op;
+      instruction.immediate = immediate;
+    });
+  };
+  EXPECT_EQ(with(Op::kRegister, 0), ErrorCode::kUnsupported);
+  EXPECT_EQ(with(Op::kRegister, 1000), ErrorCode::kInternal);
+  EXPECT_EQ(with(Op::kBuiltin, static_cast<std::int64_t>(plan::Builtin::kUserStackDepth)),
+            ErrorCode::kUnsupported);
+}
+
 TEST(PlanCheck, AStringRegisterMustHoldAnAddressOfOurs) {
   // The string's register is also written from an argument.
   EXPECT_EQ(

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plan/layout.h"
+#include "plan/registers.h"
 #include "wire/bins.h"
 #include "wire/dynvar.h"
 #include "wire/key.h"
@@ -140,6 +141,7 @@ class ClauseCheck {
       case Op::kString:
       case Op::kArgument:
       case Op::kBuiltin:
+      case Op::kRegister:
       case Op::kLoad:
       case Op::kLoadElement:
       case Op::kCall:
@@ -218,6 +220,10 @@ class ClauseCheck {
         if (i.immediate < 0 || i.immediate > static_cast<std::int64_t>(plan::Builtin::kProbeName)) {
           return broken("no such builtin");
         }
+        return {};
+      case Op::kRegister:
+        if (i.immediate < 0 || i.immediate >= plan::kUserRegisters)
+          return broken("no such register of user mode");
         return {};
       case Op::kExtend:
       case Op::kLoadMemory:
@@ -475,6 +481,25 @@ Result<> check_layout(const Program& program, const wire::Layout& layout) {
   return {};
 }
 
+// What the tracer alone can tell.
+Result<> check_offered(const Clause& clause) {
+  for (const Instruction& i : clause.code) {
+    std::string_view what;
+    if (i.op == Op::kRegister) what = "uregs[]";
+    if (i.op == Op::kBuiltin) {
+      const auto which = static_cast<plan::Builtin>(i.immediate);
+      if (which == plan::Builtin::kUserStackDepth) what = "ustackdepth";
+      if (which == plan::Builtin::kProcessGroup) what = "pr_pgid";
+      if (which == plan::Builtin::kPriority) what = "pr_pri";
+    }
+    if (what.empty()) continue;
+    return Error(ErrorCode::kUnsupported, "line " + std::to_string(i.line) + ": " +
+                                              std::string(what) +
+                                              " is not offered in pid probes yet");
+  }
+  return {};
+}
+
 }  // namespace
 
 std::uint32_t static_scratch_size(const Program& program) {
@@ -528,6 +553,7 @@ Result<> validate(const Program& program, const wire::Layout& layout,
     for (const std::uint32_t index : body.clauses) {
       if (index >= program.clauses.size())
         return Error(ErrorCode::kInternal, "a body of a clause that is not there");
+      TL_TRY(check_offered(program.clauses[index]));
     }
   }
   return {};

@@ -136,19 +136,38 @@ AggregationStore::Stored* AggregationStore::find_or_add(std::uint32_t aggregatio
   Entries& entries = states_[aggregation].entries;
   if (const auto found = entries.find(key); found != entries.end()) return &found->second;
   const plan::Aggregation& plan = program_->aggregations[aggregation];
-  auto components = decode_key(plan.keys, key);
+  auto components = decode_key(std::span(plan.keys).first(plan::printed_keys(plan)), key);
   if (!components) return nullptr;
   auto [at, added] = entries.emplace(Key(key.begin(), key.end()),
-                                     Stored{std::move(*components), identity(plan.kind)});
+                                     Stored{std::move(*components), identity(plan.kind), {}});
   return &at->second;
+}
+
+Datum AggregationStore::initial(AggregationKind kind) { return identity(kind); }
+
+AggregationStore::Places AggregationStore::places(std::uint32_t aggregation,
+                                                  std::span<const std::uint64_t> key) {
+  const plan::Aggregation& plan = program_->aggregations[aggregation];
+  if (!plan.per_processor) {
+    Stored* stored = find_or_add(aggregation, key);
+    return stored == nullptr ? Places{} : Places{&stored->datum, nullptr};
+  }
+  if (key.empty() || key.back() >= program_->processors) return {};
+  Stored* stored = find_or_add(aggregation, key.first(key.size() - 1));
+  if (stored == nullptr) return {};
+  const auto number = static_cast<std::uint32_t>(key.back());
+  const auto [place, added] = stored->by_processor.try_emplace(number, identity(plan.kind));
+  return {&stored->datum, &place->second};
 }
 
 bool AggregationStore::update(std::uint32_t aggregation, std::span<const std::uint64_t> key,
                               std::int64_t value, std::int64_t weight) {
   if (aggregation >= states_.size()) return false;
-  Stored* stored = find_or_add(aggregation, key);
-  if (stored == nullptr) return false;
-  add_value(program_->aggregations[aggregation], value, weight, stored->datum);
+  const Places at = places(aggregation, key);
+  if (at.whole == nullptr) return false;
+  const plan::Aggregation& plan = program_->aggregations[aggregation];
+  add_value(plan, value, weight, *at.whole);
+  if (at.processor != nullptr) add_value(plan, value, weight, *at.processor);
   return true;
 }
 
@@ -158,23 +177,30 @@ bool AggregationStore::merge(std::uint32_t aggregation, std::span<const std::uin
   const plan::Aggregation& plan = program_->aggregations[aggregation];
   if (words.size() != expected_words(plan)) return false;
   if (!plan.sparse) {
-    Stored* stored = find_or_add(aggregation, key);
-    if (stored == nullptr) return false;
-    add_words(plan, words, stored->datum);
+    const Places at = places(aggregation, key);
+    if (at.whole == nullptr) return false;
+    add_words(plan, words, *at.whole);
+    if (at.processor != nullptr) add_words(plan, words, *at.processor);
     return true;
   }
   if (key.empty() || key.back() >= plan.bins) return false;
-  Stored* stored = find_or_add(aggregation, key.first(key.size() - 1));
-  if (stored == nullptr) return false;
-  stored->datum.add_to_bin(static_cast<std::uint32_t>(key.back()),
-                           static_cast<std::int64_t>(words[0]));
+  const Places at = places(aggregation, key.first(key.size() - 1));
+  if (at.whole == nullptr) return false;
+  for (Datum* const datum : {at.whole, at.processor}) {
+    if (datum != nullptr)
+      datum->add_to_bin(static_cast<std::uint32_t>(key.back()),
+                        static_cast<std::int64_t>(words[0]));
+  }
   return true;
 }
 
 void AggregationStore::clear(std::uint32_t aggregation) {
   if (aggregation >= states_.size()) return;
   const Datum fresh = identity(program_->aggregations[aggregation].kind);
-  for (auto& [key, stored] : states_[aggregation].entries) stored.datum = fresh;
+  for (auto& [key, stored] : states_[aggregation].entries) {
+    stored.datum = fresh;
+    stored.by_processor.clear();
+  }
 }
 
 void AggregationStore::truncate(std::uint32_t aggregation, std::optional<std::int64_t> keep) {
@@ -234,10 +260,11 @@ std::vector<Row> AggregationStore::rows(std::span<const std::uint32_t> aggregati
       std::size_t at = out.size();
       if (aggregations.size() > 1) at = by_key.try_emplace(key, at).first->second;
       if (at == out.size()) {
-        out.push_back(
-            {&stored.components, std::vector<const Datum*>(aggregations.size(), nullptr)});
+        out.push_back({&stored.components, std::vector<const Datum*>(aggregations.size(), nullptr),
+                       std::vector<const ByProcessor*>(aggregations.size(), nullptr)});
       }
       out[at].data[position] = &stored.datum;
+      out[at].by_processor[position] = &stored.by_processor;
     }
   }
 

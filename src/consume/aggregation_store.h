@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -37,6 +38,10 @@ struct Datum {
   void add_to_bin(std::uint32_t index, std::int64_t weight);
 };
 
+// By processor's number, where the aggregation keeps them apart; one that is missing has made no
+// update.
+using ByProcessor = std::map<std::uint32_t, Datum>;
+
 struct SortOptions {
   bool by_key = false;             // aggsortkey
   bool reversed = false;           // aggsortrev
@@ -49,6 +54,7 @@ struct SortOptions {
 struct Row {
   const std::vector<Value>* components = nullptr;
   std::vector<const Datum*> data;
+  std::vector<const ByProcessor*> by_processor;  // likewise
 };
 
 class AggregationStore {
@@ -66,6 +72,9 @@ class AggregationStore {
   // are wrong.
   bool merge(std::uint32_t aggregation, std::span<const std::uint64_t> key,
              std::span<const std::uint64_t> words);
+
+  // What a processor that has made no update has.
+  static Datum initial(plan::AggregationKind kind);
 
   // Indices out of range are ignored: records that carry them were checked when the plan was made.
   void clear(std::uint32_t aggregation);
@@ -100,6 +109,7 @@ class AggregationStore {
   struct Stored {
     std::vector<Value> components;
     Datum datum;
+    ByProcessor by_processor;  // Aggregation::per_processor
   };
   using Entries = std::unordered_map<Key, Stored, KeyHash, KeyEqual>;
   struct State {
@@ -108,6 +118,12 @@ class AggregationStore {
     bool printed = false;
   };
 
+  // The data that an update with this key goes to: the entry's, and its processor's.
+  struct Places {
+    Datum* whole = nullptr;  // nullptr: the key does not fit
+    Datum* processor = nullptr;
+  };
+  Places places(std::uint32_t aggregation, std::span<const std::uint64_t> key);
   Stored* find_or_add(std::uint32_t aggregation, std::span<const std::uint64_t> key);
 
   const plan::Program* program_;

@@ -19,6 +19,7 @@ Drops& Drops::operator+=(const Drops& other) {
   speculative += other.speculative;
   level += other.level;
   no_slot += other.no_slot;
+  samples += other.samples;
   malformed += other.malformed;
   return *this;
 }
@@ -32,6 +33,7 @@ Drops Drops::operator-(const Drops& earlier) const {
   out.speculative = speculative - earlier.speculative;
   out.level = level - earlier.level;
   out.no_slot = no_slot - earlier.no_slot;
+  out.samples = samples - earlier.samples;
   out.malformed = malformed - earlier.malformed;
   return out;
 }

@@ -43,6 +43,7 @@ struct Drops {
   std::uint64_t speculative = 0;  // a speculative record beyond specsize
   std::uint64_t level = 0;        // nested deeper than wire::kLevels
   std::uint64_t no_slot = 0;      // a thread found no slot
+  std::uint64_t samples = 0;      // a profile probe did not fire where it should have
   std::uint64_t malformed =
       0;  // bytes of the arena that make no sense: damaged by the traced process
 

@@ -75,6 +75,36 @@ struct Fixture {
   std::unique_ptr<AggregationStore> store;
 };
 
+TEST(Store, ProcessorsAreKeptApartAndTogether) {
+  plan::Aggregation least = make(AggregationKind::kMin, {integer(), integer(4)});
+  least.per_processor = true;
+  plan::Aggregation bins = make(AggregationKind::kQuantize, {integer(4)});
+  bins.per_processor = true;
+  bins.sparse = true;
+  Fixture f({least, bins});
+  f.program.processors = 2;
+  const std::uint64_t five[] = {5};
+  EXPECT_TRUE(f.store->merge(0, key({7, 0}), five));
+  EXPECT_TRUE(f.store->update(0, key({7, 1}), 3, 1));
+  EXPECT_FALSE(f.store->merge(0, key({7, 2}), five));  // no such processor
+  EXPECT_FALSE(f.store->merge(0, key({}), five));
+  EXPECT_TRUE(f.store->merge(1, key({1, 64}), five));
+  const auto rows = f.store->rows(std::vector<std::uint32_t>{0}, {});
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].components->size(), 1u);
+  EXPECT_EQ(rows[0].data[0]->value, 3);
+  EXPECT_EQ(rows[0].by_processor[0]->at(0).value, 5);
+  EXPECT_EQ(rows[0].by_processor[0]->at(1).value, 3);
+  const auto histogram = f.store->rows(std::vector<std::uint32_t>{1}, {});
+  ASSERT_EQ(histogram.size(), 1u);
+  EXPECT_EQ(histogram[0].data[0]->bin(64), 5);
+  EXPECT_EQ(histogram[0].by_processor[0]->at(1).bin(64), 5);
+  f.store->clear(0);
+  const auto cleared = f.store->rows(std::vector<std::uint32_t>{0}, {});
+  ASSERT_EQ(cleared.size(), 1u);
+  EXPECT_TRUE(cleared[0].by_processor[0]->empty());
+}
+
 TEST(Store, MergesEachFunctionExactly) {
   Fixture f({make(AggregationKind::kCount), make(AggregationKind::kSum),
              make(AggregationKind::kMin), make(AggregationKind::kMax),

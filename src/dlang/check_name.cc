@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "dlang/checker.h"
+#include "plan/registers.h"
 
 namespace trapline::dlang {
 namespace {
@@ -294,9 +295,14 @@ NodePtr Checker::check_builtin_array(const Identifier& identifier, const Index& 
     return fail("UNKNOWN", index.range, name + "[] is not offered yet");
   };
   if (name == "uregs") {
-    if (number < 0)
-      return fail("REGS_IDX", index.range, "uregs[] has no register " + std::to_string(number));
-    return not_offered();
+    if (number < 0 || number >= plan::kUserRegisters)
+      return fail(number < 0 ? "REGS_IDX" : "UNKNOWN", index.range,
+                  "uregs[] has no register " + std::to_string(number));
+    NodePtr element = make(NodeKind::kBuiltin,
+                           parse_prototype_type(types_, register_builtin().type), index.range);
+    element->builtin = &register_builtin();
+    element->value = key.value;
+    return element;
   }
   if (clause_ == nullptr)
     return fail("ARGS_NONE", index.range, "args[] has a meaning in clauses only");

@@ -167,6 +167,9 @@ CompileResult compile(const CompileRequest& request) {
   lower_request.scratchsize = settings.scratchsize;
   lower_request.speculations =
       std::min(size_option(result.options, "nspec"), plan::kMaxSpeculations);
+  lower_request.processors = request.processors;
+  lower_request.per_processor = result.options.flag("aggpercpu");
+  if (result.options.is_set("cpu")) lower_request.cpu = result.options.number("cpu");
   lower_request.printsize = size_option(result.options, "printsize");
   plan::Program program = lower(lower_request, result.diagnostics);
   if (result.diagnostics.has_errors()) return result;

@@ -81,6 +81,7 @@ struct CompileRequest {
   const plan::Options* options = nullptr;  // from the command line; null: the defaults
   MacroValues macros;
   TypeProvider* types = nullptr;  // may be null
+  std::uint32_t processors = 1;   // that the system may have: their numbers are less
 };
 
 struct CompileResult {

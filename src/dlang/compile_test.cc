@@ -41,6 +41,48 @@ TEST(Compile, PrintfAndExit) {
 )d");
 }
 
+TEST(Compile, RegistersOfUserMode) {
+  EXPECT_NE(plan_of("BEGIN { trace(uregs[R_PC]); }").find("r0 = uregs[16]"), std::string::npos);
+  EXPECT_NE(plan_of("BEGIN { trace(uregs[R_RSP]); }").find("r0 = uregs[19]"), std::string::npos);
+  EXPECT_NE(plan_of("BEGIN { trace(uregs[26]); }").find("uregs[] has no register 26"),
+            std::string::npos);
+}
+
+TEST(Compile, OnOneProcessorAlone) {
+  EXPECT_EQ(plan_of("BEGIN /arg0/ { x = 1; }", {"cpu=3"}),
+            R"d(global x: int32 at 0
+sizes: globals 8, self 0, this 0, direct 0
+clause 0 line 1: :::BEGIN
+    0: r0 = cpu
+    1: r1 = 3
+    2: r2 = eq r0 r1
+    3: if r2 == 0 jump 8
+    4: r3 = arg0
+    5: if r3 == 0 jump 8
+    6: r4 = 1
+    7: x = r4
+    8: end
+)d");
+}
+
+TEST(Compile, AggregationsByProcessor) {
+  EXPECT_EQ(plan_of("BEGIN { @[arg0] = count(); }", {"aggpercpu=1"}),
+            R"d(@[int64, int32]: count, 1 value words
+clause 0 line 1: :::BEGIN
+  scratch 16
+    0: r0 = arg0
+    1: r1 = cpu
+    2: @[int64 r0, int32 r1] <-  ; scratch 0
+    3: end
+)d");
+}
+
+TEST(Compile, ProcessorsOfWhichNobodyKnowsAreAFault) {
+  const std::string plan = plan_of("BEGIN { trace(curcpu->cpu_chip); }");
+  EXPECT_NE(plan.find("curcpu: bytes"), std::string::npos) << plan;
+  EXPECT_NE(plan.find("r0 = cpu"), std::string::npos) << plan;
+}
+
 TEST(Compile, TheOneLiner) {
   EXPECT_EQ(plan_of(R"d(pid$target::malloc:entry { @sizes = quantize(arg0); })d"),
             R"d(@sizes: quantize, direct 128 words at 0

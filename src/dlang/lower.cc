@@ -25,6 +25,7 @@ Lowerer::Lowerer(const LowerRequest& request, diag::Diagnostics& diagnostics)
     : request_(request), types_(*request.types), diagnostics_(diagnostics) {
   program_.strsize = request.strsize;
   program_.scratchsize = request.scratchsize;
+  program_.processors = request.processors;
 }
 
 plan::Program Lowerer::run() {
@@ -73,11 +74,17 @@ void Lowerer::lower_clause(const CheckedClause& checked) {
   }
   line_ = clause_.line;
   scratch_used_ = 0;
-  std::optional<std::size_t> refused;
+  std::vector<std::size_t> refused;
+  if (request_.cpu) {
+    const Reg cpu = emit_value(Op::kBuiltin);
+    clause_.code.back().immediate = static_cast<std::int64_t>(plan::Builtin::kCpu);
+    const Reg wanted = constant(static_cast<std::uint64_t>(*request_.cpu));
+    refused.push_back(emit_jump(Op::kJumpIfZero, emit_value(Op::kEqual, cpu, wanted)));
+  }
   if (checked.predicate != nullptr) {
     line_ = line_of(checked.predicate->range);
     const Reg condition = lower(*checked.predicate);
-    if (condition != plan::kNoReg) refused = emit_jump(Op::kJumpIfZero, condition);
+    if (condition != plan::kNoReg) refused.push_back(emit_jump(Op::kJumpIfZero, condition));
   }
   clause_.has_record = has_record(checked);
   if (clause_.has_record) emit(Op::kReserve);
@@ -87,7 +94,7 @@ void Lowerer::lower_clause(const CheckedClause& checked) {
     lower_statement(*statement);
   }
   line_ = clause_.line;
-  if (refused) land(*refused);
+  for (const std::size_t jump : refused) land(jump);
   emit(Op::kEnd);
   if (too_long_) {
     diagnostics_.error(
@@ -135,6 +142,12 @@ plan::AggregationKind aggregation_kind(FunctionId id) {
   }
 }
 
+plan::ValueType processor_key() {
+  plan::ValueType type;
+  type.size = 4;
+  return type;
+}
+
 // Which argument of an aggregating function is its weight.
 std::size_t weight_position(FunctionId id) {
   switch (id) {
@@ -165,6 +178,10 @@ std::uint32_t Lowerer::aggregation_index(const Symbol& symbol) {
       unsupported(symbol.first, "a key of type " + types_.name(key));
     }
   }
+  if (request_.per_processor) {
+    aggregation.per_processor = true;
+    aggregation.keys.push_back(processor_key());
+  }
   if (symbol.quantizer) std::ranges::copy(*symbol.quantizer, aggregation.parameters);
   plan::choose_storage(aggregation);
   program_.aggregations.push_back(std::move(aggregation));
@@ -175,6 +192,10 @@ void Lowerer::lower_aggregate(const Node& node) {
   const Symbol& symbol = *node.symbol;
   auto keys = lower_keys(symbol, node.operands);
   if (!keys) return;
+  if (request_.per_processor) {
+    keys->push_back({emit_value(Op::kBuiltin), processor_key()});
+    clause_.code.back().immediate = static_cast<std::int64_t>(plan::Builtin::kCpu);
+  }
   const std::uint32_t index = aggregation_index(symbol);
   Reg value = plan::kNoReg;
   if (!node.arguments.empty()) {

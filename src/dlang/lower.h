@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "ctypes/type.h"
@@ -26,8 +27,11 @@ struct LowerRequest {
   const diag::SourceManager* sources = nullptr;
   std::uint32_t strsize = 256;
   std::uint32_t scratchsize = 256;
-  std::uint32_t speculations = 0;  // option nspec
-  std::uint32_t printsize = 8192;  // bytes that print() records at most
+  std::uint32_t speculations = 0;   // option nspec
+  std::uint32_t processors = 1;     // their numbers are less
+  bool per_processor = false;       // option aggpercpu
+  std::optional<std::int64_t> cpu;  // option cpu: the one on which probes fire
+  std::uint32_t printsize = 8192;   // bytes that print() records at most
 };
 
 // Precondition: the clauses were checked without errors. Scratch offsets in the result count from

@@ -335,10 +335,37 @@ plan::Reg Lowerer::lower_builtin(const Node& node) {
     clause_.code.back().immediate = builtin.argument;
     return dst;
   }
+  if (builtin.name == register_builtin().name) {
+    const Reg dst = emit_value(Op::kRegister);
+    clause_.code.back().immediate = static_cast<std::int64_t>(node.value);
+    return dst;
+  }
+  if (builtin.name == "curcpu") return processor_info();
   if (!builtin.builtin) return unsupported(node.range, builtin.name);
   const Reg dst = emit_value(Op::kBuiltin);
   clause_.code.back().immediate = static_cast<std::int64_t>(*builtin.builtin);
   return dst;
+}
+
+// The structure of the processor that the probe fires on.
+plan::Reg Lowerer::processor_info() {
+  if (program_.processors_variable == plan::kNone) {
+    plan::Variable table;
+    table.name = "curcpu";
+    table.type.kind = plan::ValueKind::kBytes;
+    table.type.is_signed = false;
+    table.type.size = request_.processors * static_cast<std::uint32_t>(sizeof(plan::ProcessorInfo));
+    program_.processors_variable = static_cast<std::uint32_t>(program_.variables.size());
+    program_.variables.push_back(std::move(table));
+  }
+  const Reg number = emit_value(Op::kBuiltin);
+  clause_.code.back().immediate = static_cast<std::int64_t>(plan::Builtin::kCpu);
+  emit(Op::kCheckIndex).a = number;
+  clause_.code.back().immediate = request_.processors;
+  const Reg table = emit_value(Op::kLoad);
+  clause_.code.back().variable = program_.processors_variable;
+  return emit_value(Op::kAdd, table,
+                    emit_value(Op::kMul, number, constant(sizeof(plan::ProcessorInfo))));
 }
 
 plan::Reg Lowerer::lower_inline(const Node& node) {

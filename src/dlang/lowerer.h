@@ -107,6 +107,7 @@ class Lowerer {
   Reg call_routine(plan::Routine routine, std::vector<Reg> operands);
   std::uint32_t token_state();
 
+  Reg processor_info();
   std::optional<std::vector<plan::Operand>> lower_keys(const Symbol& symbol,
                                                        const std::vector<NodePtr>& keys);
   std::optional<std::uint32_t> variable_index(const Symbol& symbol, diag::Range range);

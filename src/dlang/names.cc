@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <csignal>
 
+#include "plan/registers.h"
+
 namespace trapline::dlang {
 namespace {
 
@@ -125,8 +127,11 @@ constexpr BuiltinVariable other(std::string_view name, std::string_view type) {
   return {name, type, -1, {}};
 }
 
-// Sorted by name. `cpu` comes from a D library in DTrace.
+// Sorted by name. `cpu` comes from a D library in DTrace; those with underscores are for the
+// prelude.
 constexpr BuiltinVariable kBuiltins[] = {
+    offered("__pgid", "pid_t", plan::Builtin::kProcessGroup),
+    offered("__priority", "int", plan::Builtin::kPriority),
     argument("arg0", 0),
     argument("arg1", 1),
     argument("arg2", 2),
@@ -156,13 +161,16 @@ constexpr BuiltinVariable kBuiltins[] = {
     other("stackdepth", "uint32_t"),
     offered("tid", "id_t", plan::Builtin::kTid),
     offered("timestamp", "uint64_t", plan::Builtin::kTimestamp),
-    other("ucaller", "uint64_t"),
+    offered("ucaller", "uint64_t", plan::Builtin::kUserCaller),
     offered("uid", "uid_t", plan::Builtin::kUid),
-    other("ustackdepth", "uint32_t"),
+    offered("ustackdepth", "uint32_t", plan::Builtin::kUserStackDepth),
     offered("vtimestamp", "uint64_t", plan::Builtin::kVirtualTimestamp),
     offered("walltimestamp", "int64_t", plan::Builtin::kWallTimestamp),
 };
 static_assert(std::ranges::is_sorted(kBuiltins, {}, &BuiltinVariable::name));
+
+using plan::UserRegister;
+constexpr std::int32_t number(UserRegister which) { return static_cast<std::int32_t>(which); }
 
 #define TL_NAMED(name) {#name, name}
 constexpr NamedConstant kConstants[] = {
@@ -289,6 +297,48 @@ constexpr NamedConstant kConstants[] = {
     TL_NAMED(SIGWINCH),
     TL_NAMED(SIGXCPU),
     TL_NAMED(SIGXFSZ),
+    {"R_R15", number(UserRegister::kR15)},
+    {"R_R14", number(UserRegister::kR14)},
+    {"R_R13", number(UserRegister::kR13)},
+    {"R_R12", number(UserRegister::kR12)},
+    {"R_R11", number(UserRegister::kR11)},
+    {"R_R10", number(UserRegister::kR10)},
+    {"R_R9", number(UserRegister::kR9)},
+    {"R_R8", number(UserRegister::kR8)},
+    {"R_RBP", number(UserRegister::kRbp)},
+    {"R_RBX", number(UserRegister::kRbx)},
+    {"R_RAX", number(UserRegister::kRax)},
+    {"R_RCX", number(UserRegister::kRcx)},
+    {"R_RDX", number(UserRegister::kRdx)},
+    {"R_RSI", number(UserRegister::kRsi)},
+    {"R_RDI", number(UserRegister::kRdi)},
+    {"R_RIP", number(UserRegister::kRip)},
+    {"R_RFL", number(UserRegister::kFlags)},
+    {"R_RSP", number(UserRegister::kRsp)},
+    {"R_EBP", number(UserRegister::kRbp)},
+    {"R_EBX", number(UserRegister::kRbx)},
+    {"R_EAX", number(UserRegister::kRax)},
+    {"R_ECX", number(UserRegister::kRcx)},
+    {"R_EDX", number(UserRegister::kRdx)},
+    {"R_ESI", number(UserRegister::kRsi)},
+    {"R_EDI", number(UserRegister::kRdi)},
+    {"R_EIP", number(UserRegister::kRip)},
+    {"R_EFL", number(UserRegister::kFlags)},
+    {"R_ESP", number(UserRegister::kRsp)},
+    {"R_CS", number(UserRegister::kCs)},
+    {"R_SS", number(UserRegister::kSs)},
+    {"R_DS", number(UserRegister::kDs)},
+    {"R_ES", number(UserRegister::kEs)},
+    {"R_FS", number(UserRegister::kFs)},
+    {"R_GS", number(UserRegister::kGs)},
+    {"R_TRAPNO", number(UserRegister::kTrap)},
+    {"R_ERR", number(UserRegister::kError)},
+    {"R_PC", number(UserRegister::kRip)},
+    {"R_SP", number(UserRegister::kRsp)},
+    {"R_FP", number(UserRegister::kRbp)},
+    {"R_PS", number(UserRegister::kFlags)},
+    {"R_R0", number(UserRegister::kRax)},
+    {"R_R1", number(UserRegister::kRbx)},
     {"DTRACEFLT_UNKNOWN", 0},
     {"DTRACEFLT_BADADDR", 1},
     {"DTRACEFLT_BADALIGN", 2},
@@ -320,6 +370,11 @@ const BuiltinVariable* find_builtin(std::string_view name) { return find_in(kBui
 const NamedConstant* find_constant(std::string_view name) {
   const auto* found = std::ranges::find(kConstants, name, &NamedConstant::name);
   return found == std::end(kConstants) ? nullptr : found;
+}
+
+const BuiltinVariable& register_builtin() {
+  static constexpr BuiltinVariable kRegister = other("uregs", "uint64_t");
+  return kRegister;
 }
 
 std::span<const FunctionInfo> all_functions() { return kFunctions; }

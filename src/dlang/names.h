@@ -120,6 +120,9 @@ const FunctionInfo* find_function(std::string_view name);
 const BuiltinVariable* find_builtin(std::string_view name);
 const NamedConstant* find_constant(std::string_view name);
 
+// An element of uregs[].
+const BuiltinVariable& register_builtin();
+
 std::span<const FunctionInfo> all_functions();
 std::span<const BuiltinVariable> all_builtins();
 

@@ -15,6 +15,7 @@
 
 #include "base/address.h"
 #include "plan/plan.h"
+#include "plan/registers.h"
 
 namespace trapline::interp {
 
@@ -24,8 +25,12 @@ class Environment {
 
   // arg<n>, 0 <= n <= 9.
   virtual std::uint64_t argument(unsigned n) = 0;
-  // An integer builtin, all but kEpid.
+  // An integer builtin, all but kEpid and those of user_stack().
   virtual std::uint64_t builtin(plan::Builtin which) = 0;
+  // kUserCaller and kUserStackDepth; nullopt: not known there (kBadStack).
+  virtual std::optional<std::uint64_t> user_stack(plan::Builtin) { return std::nullopt; }
+  // uregs[]; nullopt: not known.
+  virtual std::optional<std::uint64_t> user_register(plan::UserRegister) { return std::nullopt; }
   // epid: of the firing probe and this clause.
   virtual std::uint64_t epid(std::uint32_t clause) = 0;
   // A string builtin (kExecname ... kProbeName). The view must stay valid until run() returns.
@@ -51,8 +56,9 @@ class Environment {
   virtual bool write_target(RemoteAddr address, std::span<const std::byte> bytes) = 0;
   // Whether the process that the probe fired in is `pid` or a descendant of it.
   virtual bool is_progeny_of(std::int64_t pid) = 0;
-  // raise() and stop(): a signal to the process that the probe fired in.
-  virtual void raise(int signal) = 0;
+  // raise() and stop(): a signal to the process that the probe fired in. false: it may not be sent
+  // one.
+  virtual bool raise(int signal) = 0;
   // chill(): spins.
   virtual void chill(std::chrono::nanoseconds time) = 0;
 

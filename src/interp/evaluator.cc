@@ -131,6 +131,11 @@ bool Evaluator::step_value(const Instruction& in) {
       return set(in.dst, environment_.argument(static_cast<unsigned>(in.immediate)));
     case Op::kBuiltin:
       return builtin(in);
+    case Op::kRegister: {
+      if (in.immediate < 0 || in.immediate >= plan::kUserRegisters) return malformed();
+      const auto value = environment_.user_register(static_cast<plan::UserRegister>(in.immediate));
+      return value ? set(in.dst, *value) : fault(Fault::kIllegalOperation);
+    }
     default:
       break;
   }
@@ -146,6 +151,10 @@ bool Evaluator::builtin(const Instruction& in) {
   }
   const auto which = static_cast<plan::Builtin>(in.immediate);
   if (which == plan::Builtin::kEpid) return set(in.dst, environment_.epid(clause_index_));
+  if (which == plan::Builtin::kUserCaller || which == plan::Builtin::kUserStackDepth) {
+    const auto value = environment_.user_stack(which);
+    return value ? set(in.dst, *value) : fault(Fault::kBadStack);
+  }
   if (which < plan::Builtin::kExecname) return set(in.dst, environment_.builtin(which));
   return set(in.dst, make_result(environment_.builtin_string(which)));
 }
@@ -271,11 +280,9 @@ bool Evaluator::step_process(const Instruction& in) {
   const std::uint64_t value = get(in.a);
   switch (in.op) {
     case Op::kRaise:
-      environment_.raise(static_cast<int>(value));
-      return true;
+      return environment_.raise(static_cast<int>(value)) || fault(Fault::kUserPrivilege);
     case Op::kStop:
-      environment_.raise(SIGSTOP);
-      return true;
+      return environment_.raise(SIGSTOP) || fault(Fault::kUserPrivilege);
     default:
       if (value > static_cast<std::uint64_t>(plan::kMaxChill))
         return fault(Fault::kIllegalOperation);
@@ -311,7 +318,6 @@ bool Evaluator::step_speculation(const Instruction& in) {
       if (number > program_.speculations) return fault(Fault::kIllegalOperation);
       return set(in.dst, wire::speculation_end(words->data(), program_.speculations, number));
     case Op::kSpeculate:
-      if (number > program_.speculations) return fault(Fault::kIllegalOperation);
       speculation_ = wire::speculation_active(words->data(), program_.speculations, number);
       if (speculation_ != 0) return true;
       outcome_ = Outcome::kDone;

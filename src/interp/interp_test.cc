@@ -61,7 +61,19 @@ class FakeWorld : public Environment {
     return true;
   }
   bool is_progeny_of(std::int64_t pid) override { return pid == 1; }
-  void raise(int signal) override { log.push_back("raise " + std::to_string(signal)); }
+  bool raise(int signal) override {
+    log.push_back("raise " + std::to_string(signal));
+    return may_raise;
+  }
+  bool may_raise = true;
+  std::optional<std::uint64_t> user_stack(plan::Builtin which) override {
+    if (which == plan::Builtin::kUserCaller) return 77;
+    return std::nullopt;
+  }
+  std::optional<std::uint64_t> user_register(plan::UserRegister which) override {
+    if (which == plan::UserRegister::kRip) return 0x401000;
+    return std::nullopt;
+  }
   void chill(std::chrono::nanoseconds time) override {
     log.push_back("chill " + std::to_string(time.count()));
   }
@@ -249,6 +261,49 @@ TEST(Run, DivisionByZeroIsAFaultThatThrowsTheRecordAway) {
   FakeWorld world;
   EXPECT_EQ(build.run(world), Outcome::kFault);
   EXPECT_THAT(world.log, ElementsAre("fault 4 at 3"));
+}
+
+TEST(Run, RegistersOfUserModeThatAreNotKnownAreFaults) {
+  const auto run = [](plan::UserRegister which, FakeWorld& world) {
+    Builder build;
+    build.emit(Op::kReserve);
+    const auto value =
+        build.emit(Op::kRegister, plan::kNoReg, plan::kNoReg, static_cast<std::int64_t>(which));
+    build.field(value, integer());
+    return build.run(world);
+  };
+  FakeWorld known;
+  EXPECT_EQ(run(plan::UserRegister::kRip, known), Outcome::kDone);
+  EXPECT_EQ(word(known), 0x401000u);
+  FakeWorld unknown;
+  EXPECT_EQ(run(plan::UserRegister::kTrap, unknown), Outcome::kFault);
+  EXPECT_THAT(unknown.log, ElementsAre("fault 3 at 1"));
+}
+
+TEST(Run, FramesThatAreNotKnownAreBadStacks) {
+  const auto run = [](plan::Builtin which, FakeWorld& world) {
+    Builder build;
+    build.emit(Op::kReserve);
+    const auto value =
+        build.emit(Op::kBuiltin, plan::kNoReg, plan::kNoReg, static_cast<std::int64_t>(which));
+    build.field(value, integer());
+    return build.run(world);
+  };
+  FakeWorld known;
+  EXPECT_EQ(run(plan::Builtin::kUserCaller, known), Outcome::kDone);
+  EXPECT_EQ(word(known), 77u);
+  FakeWorld unknown;
+  EXPECT_EQ(run(plan::Builtin::kUserStackDepth, unknown), Outcome::kFault);
+  EXPECT_THAT(unknown.log, ElementsAre("fault 9 at 1"));
+}
+
+TEST(Run, ASignalThatMayNotBeSentIsAFault) {
+  Builder build;
+  build.emit(Op::kRaise, build.constant(10));
+  FakeWorld world;
+  world.may_raise = false;
+  EXPECT_EQ(build.run(world), Outcome::kFault);
+  EXPECT_THAT(world.log, ElementsAre("raise 10", "fault 7 at 1"));
 }
 
 TEST(Run, PredicateDecidesBeforeReserve) {

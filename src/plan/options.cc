@@ -137,6 +137,7 @@ constexpr OptionInfo kOptions[] = {
     extension("force", kFlag),
     extension("format", kText, "text"),
     extension("inlines", kFlag),
+    extension("sampling", kText, "auto"),
 };
 
 // Options that take one of a few words.
@@ -153,6 +154,7 @@ constexpr Choice kChoices[] = {
     {"evaltime", {"exec", "preinit", "postinit", "main"}},
     {"format", {"text", "json"}},
     {"late", {"dynamic", "static"}},
+    {"sampling", {"auto", "machine", "process", "stop"}},
     {"stdc", {"a", "c", "s", "t"}},
 };
 

@@ -118,6 +118,14 @@ std::string_view builtin_text(std::int64_t value) {
       return "rand";
     case Builtin::kEpid:
       return "epid";
+    case Builtin::kUserCaller:
+      return "ucaller";
+    case Builtin::kUserStackDepth:
+      return "ustackdepth";
+    case Builtin::kProcessGroup:
+      return "pgid";
+    case Builtin::kPriority:
+      return "priority";
     case Builtin::kExecname:
       return "execname";
     case Builtin::kProbeProvider:
@@ -408,6 +416,8 @@ class Printer {
         return fmt::format("{} = arg{}", reg(i.dst), i.immediate);
       case Op::kBuiltin:
         return fmt::format("{} = {}", reg(i.dst), builtin_text(i.immediate));
+      case Op::kRegister:
+        return fmt::format("{} = uregs[{}]", reg(i.dst), i.immediate);
       case Op::kLoad:
         return fmt::format("{} = {}", reg(i.dst), variable_name(i.variable));
       case Op::kStore:

@@ -119,6 +119,9 @@ struct Aggregation {
   // lquantize: base, step, levels. llquantize: factor, low magnitude, high magnitude, steps
   // (Oracle's).
   std::int64_t parameters[4] = {};
+  // Option aggpercpu: the last of `keys` is the processor that an update was made on. It is not
+  // part of what is printed as the key (printed_keys()).
+  bool per_processor = false;
   std::uint32_t bins = 0;  // histograms: 127, levels + 2, or wire::llquantize_bins
   bool direct = false;
   bool sparse = false;
@@ -127,6 +130,9 @@ struct Aggregation {
   std::uint32_t value_words = 0;
 };
 inline constexpr std::uint32_t kMaxDenseBins = 1024;
+constexpr std::size_t printed_keys(const Aggregation& aggregation) {
+  return aggregation.keys.size() - (aggregation.per_processor ? 1 : 0);
+}
 
 // ------------------------------------------------------------------------------------ instructions
 
@@ -142,9 +148,13 @@ enum class Builtin : std::uint8_t {
   kTimestamp,
   kWallTimestamp,
   kVirtualTimestamp,
-  kErrno,   // of the system call that the probe is in: 0 outside of one
-  kRandom,  // 31 bits that nobody can foresee, other ones each time
-  kEpid,    // identifies the probe and the clause
+  kErrno,           // of the system call that the probe is in: 0 outside of one
+  kRandom,          // 31 bits that nobody can foresee, other ones each time
+  kEpid,            // identifies the probe and the clause
+  kUserCaller,      // where the function returns to; of an instruction within it: kBadStack
+  kUserStackDepth,  // frames of the stack; in the tracer's own probes, else as above
+  kProcessGroup,    // this and the next: in the tracer alone
+  kPriority,        // of the thread, as the kernel has it
   // strings
   kExecname,
   kProbeProvider,
@@ -185,6 +195,8 @@ enum class Op : std::uint8_t {
   kJumpIfNotZero,
   kArgument,  // dst = arg<immediate>, 0 to 9, as the probe's kind defines it
   kBuiltin,   // dst = Builtin(immediate)
+  kRegister,  // dst = a register of user mode, number `immediate` (plan/registers.h), in the tracer
+              // alone; faults kIllegalOperation where it is not known
   kLoad,      // dst = scalar `variable`; of a string or bytes the address in its storage
   kStore,     // scalar `variable` = a; strings are copied up to strsize and stay terminated
   // dst = variable[operands]; 0, NULL, or zero bytes, where there is none. `scratch` is room for
@@ -217,8 +229,8 @@ enum class Op : std::uint8_t {
   kField,         // field number `immediate` of the record = a
   kSpeculation,   // dst = the number of a free speculation, from 1 on, now active; 0: none
   // The record of this clause is speculative: it belongs to speculation a. One that is not active
-  // ends the clause, whose record is given back. A number beyond Program::speculations is a fault,
-  // kIllegalOperation, here and in the next two.
+  // ends the clause, whose record is given back. In the next two a number beyond
+  // Program::speculations is a fault, kIllegalOperation.
   kSpeculate,
   kCommit,     // the records of speculation a are to be printed
   kDiscard,    // ... to be forgotten
@@ -387,8 +399,21 @@ struct Program {
   // Speculations: a 32-bit word each (wire/speculation.h), in the globals.
   std::uint32_t speculations = 0;
   std::uint64_t speculations_offset = 0;
+  // The global variable that holds curcpu's structures, one (ProcessorInfo) a processor, which the
+  // session fills in; kNone: nobody asks for it.
+  std::uint32_t processors_variable = kNone;
+  std::uint32_t processors = 1;                    // that there may be: their numbers are less
   std::shared_ptr<const ctypes::TypeTable> types;  // of print()
   bool destructive = false;  // some clause changes a process or the system: option destructive
+};
+
+// cpuinfo_t as the prelude of D declares it.
+struct ProcessorInfo {
+  std::int32_t id = 0;
+  std::int32_t set = 0;       // of processors: Linux has none
+  std::int32_t chip = 0;      // the package
+  std::int32_t group = 0;     // the node of memory
+  std::uint64_t details = 0;  // a pointer to more; NULL
 };
 
 // Bytes of dynamic scratch: whole words. In front of it lie kScratchGuard bytes that nobody may

@@ -48,6 +48,22 @@ void append_datum(std::string& out, const plan::Aggregation& aggregation,
          static_cast<long long>(consume::scalar_value(aggregation.kind, shown, normal)));
 }
 
+// Option aggpercpu: a line for each processor, whether it has made an update or not.
+void append_processors(std::string& out, const plan::Program& program,
+                       const plan::Aggregation& aggregation,
+                       const consume::ByProcessor* by_processor, std::uint64_t normal) {
+  const consume::Datum initial = consume::AggregationStore::initial(aggregation.kind);
+  for (std::uint32_t cpu = 0; cpu < program.processors; ++cpu) {
+    append(out, "\n    [CPU %u]", static_cast<unsigned>(cpu));
+    const consume::Datum* datum = &initial;
+    if (by_processor != nullptr) {
+      const auto found = by_processor->find(cpu);
+      if (found != by_processor->end()) datum = &found->second;
+    }
+    append_datum(out, aggregation, datum, normal);
+  }
+}
+
 }  // namespace
 
 std::size_t append_aggregations(std::string& out, std::span<const std::uint32_t> aggregations,
@@ -58,8 +74,11 @@ std::size_t append_aggregations(std::string& out, std::span<const std::uint32_t>
     for (const Value& key : *row.components) append_key(out, key, options);
     for (std::size_t i = 0; i < aggregations.size(); ++i) {
       if (aggregations[i] >= store.program().aggregations.size()) continue;
-      append_datum(out, store.program().aggregations[aggregations[i]], row.data[i],
-                   store.normal(aggregations[i]));
+      const plan::Aggregation& aggregation = store.program().aggregations[aggregations[i]];
+      const std::uint64_t normal = store.normal(aggregations[i]);
+      append_datum(out, aggregation, row.data[i], normal);
+      if (aggregation.per_processor)
+        append_processors(out, store.program(), aggregation, row.by_processor[i], normal);
     }
     out += '\n';
   }

@@ -98,7 +98,8 @@ std::string json_aggregation(const plan::Program& program, std::uint32_t index,
   std::string out = "\"name\":" + json_string(aggregation.name) + ",\"function\":\"" +
                     std::string(function_name(aggregation.kind)) +
                     "\",\"normal\":" + json_unsigned(store.normal(index)) + ",\"types\":[";
-  for (const plan::ValueType& type : aggregation.keys) {
+  for (const plan::ValueType& type :
+       std::span(aggregation.keys).first(plan::printed_keys(aggregation))) {
     if (&type != aggregation.keys.data()) out += ',';
     out += '"' + std::string(type_name(type)) + '"';
   }
@@ -120,6 +121,7 @@ std::string json_drops(const consume::Drops& drops) {
          ",\"speculative\":" + json_unsigned(drops.speculative) +
          ",\"level\":" + json_unsigned(drops.level) +
          ",\"no_slot\":" + json_unsigned(drops.no_slot) +
+         ",\"samples\":" + json_unsigned(drops.samples) +
          ",\"malformed\":" + json_unsigned(drops.malformed);
 }
 

@@ -248,6 +248,7 @@ Result<> TextOutput::drops(const consume::Drops& drops) {
              " (no speculative buffer available)"));
   TL_TRY(say(drops.level, "TRAPLINEDROP_NESTING", "drop", " (probes nested too deeply)"));
   TL_TRY(say(drops.no_slot, "TRAPLINEDROP_THREADS", "drop", " (too many threads)"));
+  TL_TRY(say(drops.samples, "TRAPLINEDROP_SAMPLES", "profile drop", ""));
   return say(drops.malformed, "TRAPLINEDROP_DAMAGED", "drop",
              " (trace buffer damaged by the process)");
 }

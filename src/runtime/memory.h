@@ -143,4 +143,9 @@ TL_INLINE uint64_t tl_stack_argument(const ProbeSite* site, Slot* slot, Level* l
   return tl_read(slot, level, to, address, 8);
 }
 
+// The word that the probed instruction's stack pointer points to.
+TL_INLINE uint64_t tl_user_caller(const ProbeSite* site, uint64_t return_slot) {
+  return *reinterpret_cast<const volatile uint64_t*>(return_slot + 8 + site->stack_adjust);
+}
+
 }  // namespace trapline::runtime

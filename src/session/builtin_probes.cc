@@ -1,7 +1,11 @@
 #include "session/builtin_probes.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 
 #include "plan/options.h"
@@ -24,9 +28,17 @@ constexpr Fixed kFixed[] = {{BuiltinKind::kBegin, "BEGIN", 1},
                             {BuiltinKind::kEnd, "END", 2},
                             {BuiltinKind::kError, "ERROR", 3}};
 
-// The tick probes that exist before anyone asks for a period; a glob matches these.
-constexpr const char* kPresetTicks[] = {"tick-1",   "tick-10",   "tick-100",
-                                        "tick-500", "tick-1000", "tick-5000"};
+// The kinds of timers, and those of each that exist before anyone asks for a period; a glob matches
+// these.
+struct Timer {
+  BuiltinKind kind;
+  std::string_view prefix;
+  std::span<const int> presets;
+};
+constexpr int kPresetProfiles[] = {97, 199, 499, 997, 1999, 4001, 4999};
+constexpr int kPresetTicks[] = {1, 10, 100, 500, 1000, 5000};
+constexpr Timer kTimers[] = {{BuiltinKind::kProfile, "profile", kPresetProfiles},
+                             {BuiltinKind::kTick, "tick", kPresetTicks}};
 
 struct Refused {
   const char* provider;
@@ -53,35 +65,37 @@ bool is_glob(std::string_view text) {
   return text.find_first_of("*?[\\") != std::string_view::npos;
 }
 
-Result<BuiltinProbe> tick_probe(const std::string& name) {
-  const auto period = plan::parse_period(name.substr(5));
+Result<BuiltinProbe> timer_probe(const Timer& timer, const std::string& name) {
+  const auto period = plan::parse_period(name.substr(timer.prefix.size() + 1));
   if (!period || *period <= 0) {
-    return Error(ErrorCode::kBadInput, name + ": a tick probe is tick-N, tick-Nms, tick-Nhz, ...");
+    return Error(
+        ErrorCode::kBadInput,
+        fmt::format("{0}: a {1} probe is {1}-N, {1}-Nms, {1}-Nhz, ...", name, timer.prefix));
   }
   if (std::chrono::nanoseconds(*period) < kShortestPeriod) {
-    return Error(ErrorCode::kBadInput, name + ": the shortest period of a tick probe is 200 us");
+    return Error(
+        ErrorCode::kBadInput,
+        fmt::format("{}: the shortest period of a {} probe is 200 us", name, timer.prefix));
   }
-  return BuiltinProbe{
-      BuiltinKind::kTick, {0, "profile", "", "", name}, std::chrono::nanoseconds(*period)};
+  return BuiltinProbe{timer.kind, {0, "profile", "", "", name}, std::chrono::nanoseconds(*period)};
 }
 
-Result<> match_ticks(const plan::ProbeDescription& d, std::vector<BuiltinProbe>& found) {
+Result<> match_timers(const Timer& timer, const plan::ProbeDescription& d,
+                      std::vector<BuiltinProbe>& found) {
   if (!part_matches(d.provider, "profile")) return {};
-  if (d.name.starts_with("profile-") && !is_glob(d.name)) {
-    return Error(ErrorCode::kUnsupported,
-                 d.name + ": profile probes are not offered yet; tick probes are");
-  }
-  if (d.name.starts_with("tick-") && !is_glob(d.name)) {
-    TL_TRY_ASSIGN(BuiltinProbe probe, tick_probe(d.name));
+  const std::string start = std::string(timer.prefix) + "-";
+  if (d.name.starts_with(start) && !is_glob(d.name)) {
+    TL_TRY_ASSIGN(BuiltinProbe probe, timer_probe(timer, d.name));
     found.push_back(std::move(probe));
     return {};
   }
-  // A description without a name, or with a glob that says nothing of ticks, would otherwise start
-  // six timers.
-  if (d.provider != "profile" && !d.name.starts_with("tick")) return {};
-  for (const char* name : kPresetTicks) {
+  // A description without a name, or with a glob that says nothing of them, would otherwise start
+  // all these timers.
+  if (d.provider != "profile" && !d.name.starts_with(timer.prefix)) return {};
+  for (const int preset : timer.presets) {
+    const std::string name = start + std::to_string(preset);
     if (!part_matches(d.name, name)) continue;
-    TL_TRY_ASSIGN(BuiltinProbe probe, tick_probe(name));
+    TL_TRY_ASSIGN(BuiltinProbe probe, timer_probe(timer, name));
     found.push_back(std::move(probe));
   }
   return {};
@@ -109,7 +123,7 @@ Result<std::vector<BuiltinProbe>> match_builtin(const plan::ProbeDescription& d)
       found.push_back({fixed.kind, {fixed.id, "dtrace", "", "", fixed.name}, {}});
     }
   }
-  TL_TRY(match_ticks(d, found));
+  for (const Timer& timer : kTimers) TL_TRY(match_timers(timer, d, found));
   return found;
 }
 

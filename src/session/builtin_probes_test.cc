@@ -46,13 +46,26 @@ TEST(BuiltinProbes, TicksTakeAllSuffixes) {
   }
 }
 
+TEST(BuiltinProbes, ProfilesAreLikeTicks) {
+  const auto one = match_builtin(description("", "", "", "profile-5ms"));
+  ASSERT_TRUE(one);
+  ASSERT_EQ(one->size(), 1u);
+  EXPECT_EQ(one->front().kind, BuiltinKind::kProfile);
+  EXPECT_EQ(one->front().period.count(), 5'000'000);
+  EXPECT_EQ(match_builtin(description("profile", "", "", "profile-*"))->size(), 7u);
+  EXPECT_EQ(match_builtin(description("profile", "", "", ""))->size(), 13u);
+  EXPECT_TRUE(match_builtin(description("", "", "", ""))->size() == 3u);
+}
+
 TEST(BuiltinProbes, TooShortTicksAndOtherProvidersAreRefused) {
   EXPECT_EQ(match_builtin(description("profile", "", "", "tick-100us")).error().code(),
             ErrorCode::kBadInput);
   EXPECT_EQ(match_builtin(description("profile", "", "", "tick-x")).error().code(),
             ErrorCode::kBadInput);
-  EXPECT_EQ(match_builtin(description("profile", "", "", "profile-97")).error().code(),
-            ErrorCode::kUnsupported);
+  EXPECT_EQ(match_builtin(description("profile", "", "", "profile-199us")).error().code(),
+            ErrorCode::kBadInput);
+  EXPECT_EQ(match_builtin(description("profile", "", "", "profile-n")).error().code(),
+            ErrorCode::kBadInput);
   EXPECT_EQ(match_builtin(description("syscall", "", "read", "entry")).error().code(),
             ErrorCode::kUnsupported);
   EXPECT_TRUE(match_builtin(description("nosuch", "", "", "x"))->empty());

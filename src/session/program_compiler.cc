@@ -6,6 +6,7 @@
 #include "diag/render.h"
 #include "dlang/compile.h"
 #include "session/d_libraries.h"
+#include "session/processors.h"
 #include "session/source_loader.h"
 
 namespace trapline::session {
@@ -127,6 +128,7 @@ CompileOutput compile_programs(const CompileInput& input, const plan::Options& o
   dlang::CompileRequest request;
   request.options = &options;
   request.macros = macro_values(input);
+  request.processors = processor_count();
   const auto fail = [&](const Error& error) {
     output.messages = fmt::format("{}: {}\n", input.message_name, error.text());
     output.diagnostics.emplace_back().diagnostic.text = error.text();

@@ -12,6 +12,8 @@
 #include <thread>
 
 #include "consume/merge.h"
+#include "session/processors.h"
+#include "session/run_on_processor.h"
 #include "target/process.h"
 #include "wire/layout.h"
 #include "wire/speculation.h"
@@ -35,6 +37,18 @@ constexpr std::chrono::microseconds kFiringTime{50};
 // For the names of probes in modules to come, in bytes.
 constexpr std::size_t kSpareStrings = std::size_t{256} << 10;
 constexpr std::int64_t kMaxBufsize = std::int64_t{1} << 40;
+
+// -x cpu: the one processor on which probes fire.
+Result<std::optional<std::uint32_t>> chosen_processor(const plan::Options& options) {
+  if (!options.is_set("cpu")) return std::optional<std::uint32_t>();
+  const std::int64_t cpu = options.number("cpu");
+  const std::vector<std::uint32_t> allowed = allowed_processors();
+  if (std::ranges::find(allowed, cpu) == allowed.end()) {
+    return Error(ErrorCode::kBadInput,
+                 fmt::format("could not enable tracing: there is no CPU {} that may be used", cpu));
+  }
+  return std::optional(static_cast<std::uint32_t>(cpu));
+}
 
 std::string execname_of(const Tracee& tracee) { return target::command_name(tracee.pid()); }
 
@@ -212,9 +226,12 @@ Result<> Session::start() {
     return Error(ErrorCode::kBadInput, "could not enable tracing: bufsize must not be 0");
   if (bufsize > kMaxBufsize && options_.text("bufresize") == "manual")
     return Error(ErrorCode::kBadInput, "could not enable tracing: Memory allocation failure");
+  TL_TRY_ASSIGN(cpu_, chosen_processor(options_));
   exit_status_.reset();
   ticks_.clear();
+  sampled_self_.clear();
   std::ranges::fill(own_globals_, 0);
+  fill_processors(program_, std::as_writable_bytes(std::span(own_globals_)));
   for (std::size_t i = 0; i < targets_.size(); ++i) {
     TL_TRY_ASSIGN(const Loaded loaded, targets_[i].tracee.load());
     const auto& program = targets_[i].program;
@@ -231,15 +248,17 @@ Result<> Session::start() {
       });
   environment_->set_invoker(invoker_);
   for (std::size_t i = 0; i < targets_.size(); ++i) TL_TRY(arm(i));
+  TL_TRY(create_profiler());
   // Everything is in place and nothing counts yet: BEGIN is the first probe that fires.
   running_ = true;
-  TL_TRY(fire_all(BuiltinKind::kBegin));
+  TL_TRY(fire_all(BuiltinKind::kBegin, {}, about_tracer()));
   const SteadyClock::time_point now = SteadyClock::now();
   for (std::uint32_t i = 0; i < probes_.size(); ++i) {
     const auto* builtin = std::get_if<BuiltinProbe>(&probes_[i].what);
     if (builtin == nullptr || builtin->kind != BuiltinKind::kTick) continue;
     ticks_.push_back({i, builtin->period, now + builtin->period});
   }
+  TL_TRY(begin_profiler());
   for (std::size_t i = 0; i < targets_.size() && running_; ++i) {
     share_globals(i);
     activate(targets_[i]);
@@ -304,6 +323,7 @@ Result<> Session::reserve(std::size_t index) {
   const std::span<std::byte> arena = target.tracee.arena();
   fill_arena(*target.program, arena, fmt::format("pid{}", target.tracee.pid().value),
              execname_of(target.tracee));
+  fill_processors(program_, arena.subspan(target.program->layout.globals, program_.globals_size));
   auto* header = reinterpret_cast<wire::Header*>(arena.data());
   target.tracee.fill_header(*header);
   clock_.calibrate();
@@ -485,10 +505,11 @@ milliseconds Session::time_to_wait() const {
     if (target.tracee.has_more_to_enter()) wait = milliseconds(0);
   }
   const SteadyClock::time_point now = SteadyClock::now();
-  for (const Tick& tick : ticks_) {
-    const auto left = std::chrono::ceil<milliseconds>(tick.due - now);
-    wait = std::clamp(left, milliseconds(0), wait);
-  }
+  const auto wait_for = [&](SteadyClock::time_point due) {
+    wait = std::clamp(std::chrono::ceil<milliseconds>(due - now), milliseconds(0), wait);
+  };
+  for (const Tick& tick : ticks_) wait_for(tick.due);
+  if (profiler_) wait_for(profiler_->due());
   return wait;
 }
 
@@ -499,7 +520,10 @@ Result<> Session::run_ticks() {
     // A late tick fires once; the ones that were missed meanwhile are not made up for.
     const auto behind = (now - tick.due) / tick.period;
     tick.due += tick.period * (behind + 1);
-    TL_TRY(fire(tick.probe));
+    TL_TRY(take_profile_firings());
+    TL_TRY(fire_profile(Clock::monotonic_ns()));
+    if (!running_) break;
+    TL_TRY(fire(tick.probe, {0, tracer_pc()}, about_tracer()));
   }
   return {};
 }
@@ -529,7 +553,8 @@ Result<> Session::drain(consume::DrainKind kind) {
   }
   std::vector<consume::Record> merged = consume::merge_by_time(std::move(records));
   busy_ = merged.size() >= kManyRecords;
-  TL_TRY(process(std::move(merged)));
+  TL_TRY(take_profile_firings());
+  TL_TRY(process_in_order(std::move(merged)));
   // As DTrace does, at most once in statusrate.
   if (SteadyClock::now() >= drops_due_) TL_TRY(tell_drops());
   return {};
@@ -580,6 +605,7 @@ Result<> Session::free_left_levels(Target& target, std::span<const consume::Busy
 Result<> Session::tell_drops() {
   if (environment_) untold_ += environment_->take_drops();
   untold_ += interpreter_.take_drops();
+  if (profiler_) untold_.samples += profiler_->take_lost();
   if (!untold_.any()) return {};
   drops_due_ = SteadyClock::now() + std::chrono::nanoseconds(options_.period_ns("statusrate"));
   return output_.drops(std::exchange(untold_, {}));
@@ -606,28 +632,34 @@ Result<> Session::print_now() {
 // ------------------------------------------------------------------------------------------------
 // records
 
-Result<> Session::fire_all(BuiltinKind kind, const TracerEnvironment::Arguments& arguments) {
+Result<> Session::fire_all(BuiltinKind kind, const TracerEnvironment::Arguments& arguments,
+                           const About& about) {
   for (std::uint32_t i = 0; i < probes_.size(); ++i) {
     const auto* builtin = std::get_if<BuiltinProbe>(&probes_[i].what);
-    if (builtin != nullptr && builtin->kind == kind) TL_TRY(fire(i, arguments));
+    if (builtin != nullptr && builtin->kind == kind) TL_TRY(fire(i, arguments, about));
   }
   return {};
 }
 
-Result<> Session::fire(std::uint32_t probe, const TracerEnvironment::Arguments& arguments) {
+Result<> Session::fire(std::uint32_t probe, const TracerEnvironment::Arguments& arguments,
+                       const About& about) {
   const std::vector<std::uint32_t> clauses = probes_[probe].clauses;
   // What a clause recorded is dealt with before the next one runs: a fault fires ERROR at once, and
   // an exit() there ends this firing, too. END goes through all of its clauses.
-  TracerEnvironment::Firing outer = environment_->begin(probe, names_[probe], arguments);
+  Subject& subject = about.subject != nullptr ? *about.subject : environment_->tracer();
+  TracerEnvironment::Firing outer = environment_->begin(probe, names_[probe], arguments, subject);
+  const std::size_t source = about.source != kNone ? about.source : globals_owner();
   Result<> done;
   for (const std::uint32_t clause : clauses) {
+    std::optional<RunOnProcessor> there;
+    if (about.cpu) there.emplace(*about.cpu);
     const interp::Outcome outcome = environment_->run(clause);
+    there.reset();
     std::vector<consume::Record> records = environment_->take_records();
-    for (consume::Record& record : records)
-      record.source = static_cast<std::uint32_t>(globals_owner());
+    for (consume::Record& record : records) record.source = static_cast<std::uint32_t>(source);
     done = process(std::move(records));
     if (!done) break;
-    if (!ending_ && (outcome == interp::Outcome::kExit || !running_)) break;
+    if (!ending_ && (outcome == interp::Outcome::kExit || exited())) break;
   }
   environment_->restore(std::move(outer));
   return done;
@@ -636,6 +668,15 @@ Result<> Session::fire(std::uint32_t probe, const TracerEnvironment::Arguments& 
 Result<> Session::process(std::vector<consume::Record> records) {
   for (const consume::Record& record : records) TL_TRY(process_one(record));
   return {};
+}
+
+// What the tracer has fired meanwhile, by samples, comes in between.
+Result<> Session::process_in_order(std::vector<consume::Record> records) {
+  for (const consume::Record& record : records) {
+    if (!profile_firings_.empty()) TL_TRY(fire_profile(nanoseconds(record.tsc)));
+    TL_TRY(process_one(record));
+  }
+  return fire_profile(~std::uint64_t{0});
 }
 
 Result<> Session::process_one(const consume::Record& record) {
@@ -677,9 +718,12 @@ Result<> Session::report_fault(const consume::Record& record) {
   const plan::ProbeName* probe = interpreter_.probe_of(record);
   if (in_error_ || !fault || probe == nullptr) return {};
   in_error_ = true;
+  // Of a sample's clause, it is about that thread as well.
+  const About about{&environment_->subject(), record.source, cpu_};
   const Result<> done = fire_all(
       BuiltinKind::kError,
-      {0, probe->id, record.clause, fault->instruction, fault->fault, fault->address, 0, 0, 0, 0});
+      {0, probe->id, record.clause, fault->instruction, fault->fault, fault->address, 0, 0, 0, 0},
+      about);
   in_error_ = false;
   return done;
 }
@@ -703,11 +747,13 @@ Result<> Session::stop() {
   }
   TL_TRY(drain(consume::DrainKind::kFinal));
   ending_ = true;
-  const Result<> ended = environment_ ? fire_all(BuiltinKind::kEnd) : Result<>{};
+  const Result<> ended =
+      environment_ ? fire_all(BuiltinKind::kEnd, {}, about_tracer()) : Result<>{};
   ending_ = false;
   if (!ended) return ended;
   TL_TRY(tell_drops());
   TL_TRY(output_.flush());
+  profiler_.reset();
   environment_.reset();
   for (Target& target : targets_) target.drainer.reset();
   if (failed) return *failed;

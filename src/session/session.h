@@ -40,6 +40,7 @@
 #include "session/enabling.h"
 #include "session/invoker.h"
 #include "session/later_probes.h"
+#include "session/profiler.h"
 #include "session/request_watch.h"
 #include "session/target_program.h"
 #include "session/tracee.h"
@@ -119,6 +120,8 @@ class Session {
   Result<std::vector<Tracee>> release_tracees();
 
  private:
+  static constexpr std::size_t kNone = ~std::size_t{0};
+
   struct Target {
     explicit Target(Tracee traced) : tracee(std::move(traced)), family(tracee.pid()) {}
     PlannedSites sites;  // from find() to compile(), then in `program`
@@ -169,13 +172,30 @@ class Session {
   void tell_refusals(std::size_t index, const ProbeBatch& batch);
   void watch_requests(std::size_t without = kNone);
 
-  Result<> fire(std::uint32_t probe, const TracerEnvironment::Arguments& arguments = {});
-  Result<> fire_all(BuiltinKind kind, const TracerEnvironment::Arguments& arguments = {});
+  // Whom a firing in the tracer is about, and where it takes place.
+  struct About {
+    Subject* subject = nullptr;        // nullptr: the tracer
+    std::size_t source = kNone;        // the process whose globals it has; kNone: globals_owner()
+    std::optional<std::uint32_t> cpu;  // none: anywhere
+  };
+  Result<> fire(std::uint32_t probe, const TracerEnvironment::Arguments& arguments,
+                const About& about);
+  Result<> fire_all(BuiltinKind kind, const TracerEnvironment::Arguments& arguments,
+                    const About& about);
+  About about_tracer() const { return {nullptr, kNone, cpu_}; }
   Result<> run_ticks();
+  // Of profile-N: profile_probes.cc.
+  Result<> create_profiler();
+  Result<> begin_profiler();
+  Result<> take_profile_firings();
+  Result<> fire_profile(std::uint64_t until);
+  Result<> fire_sample(const ProfileFiring& firing);
+  std::span<std::byte> self_of(std::size_t index, const target::CpuSample& sample);
   Result<> drain(consume::DrainKind kind);
   Result<> free_left_levels(Target& target, std::span<const consume::BusyLevel> busy);
   Result<> tell_drops();
   Result<> process(std::vector<consume::Record> records);
+  Result<> process_in_order(std::vector<consume::Record> records);
   Result<> process_one(const consume::Record& record);
   Result<> set_option(std::string_view name, std::string_view value);
   void free_speculation(std::uint32_t source, std::uint32_t token);
@@ -184,8 +204,6 @@ class Session {
   std::span<std::byte> globals();
   bool all_ended() const;
   bool any_served() const;
-
-  static constexpr std::size_t kNone = ~std::size_t{0};
 
   const plan::Program& program_;
   plan::Options options_;
@@ -208,6 +226,11 @@ class Session {
   std::unique_ptr<TracerEnvironment> environment_;
   report::RecordInterpreter interpreter_;
   std::vector<Tick> ticks_;
+  std::optional<std::uint32_t> cpu_;  // option cpu
+  std::optional<Profiler> profiler_;
+  std::deque<ProfileFiring> profile_firings_;  // that have not been run yet
+  // Self variables of threads that have no slot.
+  std::map<std::pair<pid_t, pid_t>, std::vector<std::uint64_t>> sampled_self_;
   std::vector<std::string> notes_;
   std::vector<std::string> verbose_notes_;
   std::vector<Refusal> new_refusals_;

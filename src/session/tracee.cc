@@ -656,6 +656,17 @@ Result<> Tracee::end_early() {
   return looked;
 }
 
+Result<> Tracee::look_at_threads(const std::function<void(const target::StoppedThread&)>& then) {
+  const bool was_attached = attachment() != nullptr;
+  const Result<> looked = while_stopped("sample", [&](target::StoppedProcess& process) {
+    for (const target::StoppedThread& thread : process.threads()) then(thread);
+    return Result<>{};
+  });
+  if (!was_attached && !server_) (void)let_go();
+  if (!looked && is_gone(looked.error())) return {};
+  return looked;
+}
+
 Result<> Tracee::look_at_owners(std::span<const std::uint64_t> owners,
                                 const std::function<void(std::size_t, probes::Presence)>& then) {
   const bool was_attached = attachment() != nullptr;

@@ -141,6 +141,9 @@ class Tracee {
   Result<> look_at_owners(std::span<const std::uint64_t> owners,
                           const std::function<void(std::size_t, probes::Presence)>& then);
 
+  // Stops the process, and calls `then` for each of its threads.
+  Result<> look_at_threads(const std::function<void(const target::StoppedThread&)>& then);
+
   // Children are to be followed: it tells of those that it makes. Before activate().
   void follow() { follow_ = true; }
   // A child that it has made, stopped at its first instruction; or, where it shares its parent's

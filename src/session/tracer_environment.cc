@@ -1,5 +1,6 @@
 #include "session/tracer_environment.h"
 
+#include <execinfo.h>
 #include <sched.h>
 #include <signal.h>
 #include <time.h>
@@ -9,11 +10,15 @@
 
 #include "session/ancestors.h"
 #include "session/clock.h"
+#include "session/user_registers.h"
+#include "target/process.h"
 #include "wire/arena.h"
 
 namespace trapline::session {
 
 namespace {
+
+constexpr int kMostFrames = 127;  // as option maxframes says
 
 std::uint64_t thread_cpu_ns() {
   timespec now{};
@@ -29,23 +34,83 @@ std::uint32_t current_cpu() {
 
 }  // namespace
 
+TracerSubject::TracerSubject(TargetReader reader, TargetWriter writer, std::uint64_t self_size)
+    : reader_(std::move(reader)),
+      writer_(std::move(writer)),
+      self_((self_size + 7) / 8),
+      tid_(static_cast<std::uint32_t>(gettid())) {}
+
+std::uint64_t TracerSubject::builtin(plan::Builtin which) {
+  switch (which) {
+    case plan::Builtin::kPid:
+      return static_cast<std::uint64_t>(invoker_.pid.value);
+    case plan::Builtin::kPpid:
+      return static_cast<std::uint64_t>(invoker_.parent.value);
+    case plan::Builtin::kTid:
+      return tid_;
+    case plan::Builtin::kUid:
+      return getuid();
+    case plan::Builtin::kGid:
+      return getgid();
+    case plan::Builtin::kCpu:
+      return current_cpu();
+    case plan::Builtin::kTimestamp:
+      return Clock::monotonic_ns();
+    case plan::Builtin::kWallTimestamp:
+      return Clock::wall_ns();
+    case plan::Builtin::kVirtualTimestamp:
+      return thread_cpu_ns();
+    case plan::Builtin::kProcessGroup:
+      return static_cast<std::uint64_t>(::getpgrp());
+    case plan::Builtin::kPriority: {
+      const auto stat = target::read_stat(Pid{::getpid()}, Tid{static_cast<pid_t>(tid_)});
+      return stat ? static_cast<std::uint64_t>(kernel_priority(*stat)) : 0;
+    }
+    default:
+      return 0;
+  }
+}
+
+std::optional<std::uint64_t> TracerSubject::user_stack(plan::Builtin which) {
+  if (which == plan::Builtin::kUserCaller)
+    return reinterpret_cast<std::uint64_t>(__builtin_return_address(0));
+  std::vector<void*> frames(kMostFrames);
+  return static_cast<std::uint64_t>(::backtrace(frames.data(), kMostFrames));
+}
+
+std::optional<std::uint64_t> TracerSubject::user_register(plan::UserRegister which) {
+  if (which == plan::UserRegister::kTrap) return 0;  // it has not trapped to come here
+  return register_of(own_registers(), which);
+}
+
+bool TracerSubject::is_progeny_of(std::int64_t pid) {
+  for (const std::int32_t ancestor : ancestors(invoker_.pid)) {
+    if (ancestor == pid) return true;
+  }
+  return false;
+}
+
+bool TracerSubject::raise(int signal) {
+  (void)::kill(getpid(), signal);
+  return true;
+}
+
+std::uint64_t tracer_pc() { return reinterpret_cast<std::uint64_t>(__builtin_return_address(0)); }
+
 TracerEnvironment::TracerEnvironment(const plan::Program& program, std::span<std::byte> globals,
                                      consume::AggregationStore& store, TargetReader reader,
                                      TargetWriter writer)
     : program_(program),
       globals_(globals),
       store_(store),
-      reader_(std::move(reader)),
-      writer_(std::move(writer)),
-      self_((program.self_size + 7) / 8),
-      tid_(static_cast<std::uint32_t>(gettid())),
-      execname_("trapline") {}
+      tracer_(std::move(reader), std::move(writer), program.self_size) {}
 
 TracerEnvironment::Firing TracerEnvironment::begin(std::uint32_t probe, const plan::ProbeName& name,
-                                                   const Arguments& arguments) {
+                                                   const Arguments& arguments, Subject& subject) {
   Firing outer = std::exchange(firing_, {});
   firing_.this_area = std::make_unique<interp::ThisArea>(program_);
   firing_.this_area->begin_firing();
+  firing_.subject = &subject;
   firing_.probe = probe;
   firing_.name = &name;
   firing_.arguments = arguments;
@@ -68,31 +133,17 @@ std::uint64_t TracerEnvironment::argument(unsigned n) {
 
 std::uint64_t TracerEnvironment::builtin(plan::Builtin which) {
   switch (which) {
-    case plan::Builtin::kPid:
-      return static_cast<std::uint64_t>(invoker_.pid.value);
-    case plan::Builtin::kPpid:
-      return static_cast<std::uint64_t>(invoker_.parent.value);
-    case plan::Builtin::kTid:
-      return tid_;
-    case plan::Builtin::kUid:
-      return getuid();
-    case plan::Builtin::kGid:
-      return getgid();
-    case plan::Builtin::kCpu:
-      return current_cpu();
     case plan::Builtin::kProbeId:
       return firing_.name->id;
     case plan::Builtin::kTimestamp:
-      if (firing_.timestamp == 0) firing_.timestamp = Clock::monotonic_ns();
+      if (firing_.timestamp == 0) firing_.timestamp = subject().builtin(which);
       return firing_.timestamp;
-    case plan::Builtin::kWallTimestamp:
-      return Clock::wall_ns();
-    case plan::Builtin::kVirtualTimestamp:
-      return thread_cpu_ns();
     case plan::Builtin::kRandom:
       return random_() & 0x7fffffff;
+    case plan::Builtin::kErrno:
+      return 0;  // what fires here is in no system call's return
     default:
-      return 0;  // errno: the tracer's own probes are in no system call
+      return subject().builtin(which);
   }
 }
 
@@ -100,15 +151,6 @@ std::uint64_t TracerEnvironment::builtin(plan::Builtin which) {
 std::uint64_t TracerEnvironment::epid(std::uint32_t clause) {
   return ((std::uint64_t{firing_.probe} + 1) << 16) + clause + 1;
 }
-
-bool TracerEnvironment::is_progeny_of(std::int64_t pid) {
-  for (const std::int32_t ancestor : ancestors(invoker_.pid)) {
-    if (ancestor == pid) return true;
-  }
-  return false;
-}
-
-void TracerEnvironment::raise(int signal) { ::kill(getpid(), signal); }
 
 void TracerEnvironment::chill(std::chrono::nanoseconds time) {
   const auto end = std::chrono::steady_clock::now() + time;
@@ -119,7 +161,7 @@ void TracerEnvironment::chill(std::chrono::nanoseconds time) {
 std::string_view TracerEnvironment::builtin_string(plan::Builtin which) {
   switch (which) {
     case plan::Builtin::kExecname:
-      return execname_;
+      return subject().execname();
     case plan::Builtin::kProbeProvider:
       return firing_.name->provider;
     case plan::Builtin::kProbeModule:
@@ -131,10 +173,6 @@ std::string_view TracerEnvironment::builtin_string(plan::Builtin which) {
     default:
       return {};
   }
-}
-
-std::span<std::byte> TracerEnvironment::self_area() {
-  return std::as_writable_bytes(std::span(self_));
 }
 
 void TracerEnvironment::aggregate(std::uint32_t aggregation, std::span<const std::uint64_t> key,
@@ -166,8 +204,8 @@ void TracerEnvironment::add_record(std::uint32_t clause, std::uint16_t kind,
   record.clause = clause;
   record.kind = kind;
   record.probe = firing_.probe;
-  record.cpu = current_cpu();
-  record.tid = tid_;
+  record.cpu = static_cast<std::uint32_t>(subject().builtin(plan::Builtin::kCpu));
+  record.tid = static_cast<std::uint32_t>(subject().builtin(plan::Builtin::kTid));
   record.tsc = Clock::read_tsc();
   record.payload.assign(payload.begin(), payload.end());
   records_.push_back(std::move(record));

@@ -1,9 +1,9 @@
-// Where BEGIN, END, ERROR and tick clauses run: in the tracer, by the reference evaluator.
+// Where BEGIN, END, ERROR, tick and profile clauses run: in the tracer, by the reference evaluator.
 //
 // They share the globals of the traced process's arena with its bodies; their aggregations go
 // straight into the store, their records are collected here in the order of their firing. What a
-// body sees of the running thread, such a clause sees of the tracer's: pid, tid and execname are
-// the tracer's own, as in DTrace.
+// body sees of the running thread, such a clause sees of the firing's subject: with profile the
+// thread that was sampled, else the tracer's own, as in DTrace.
 
 #pragma once
 
@@ -24,6 +24,7 @@
 #include "interp/run.h"
 #include "plan/plan.h"
 #include "session/invoker.h"
+#include "session/subject.h"
 
 namespace trapline::session {
 
@@ -32,6 +33,39 @@ using TargetReader = std::function<bool(RemoteAddr, std::span<std::byte>)>;
 
 // Writes there; false: not all of it is possible.
 using TargetWriter = std::function<bool(RemoteAddr, std::span<const std::byte>)>;
+
+// The tracer itself. Its memory is not what clauses mean by an address: that of the first traced
+// process is.
+class TracerSubject final : public Subject {
+ public:
+  TracerSubject(TargetReader reader, TargetWriter writer, std::uint64_t self_size);
+
+  void set_invoker(const Invoker& invoker) { invoker_ = invoker; }
+
+  std::uint64_t builtin(plan::Builtin which) override;
+  std::optional<std::uint64_t> user_stack(plan::Builtin which) override;
+  std::optional<std::uint64_t> user_register(plan::UserRegister which) override;
+  std::string_view execname() override { return execname_; }
+  std::span<std::byte> self_area() override { return std::as_writable_bytes(std::span(self_)); }
+  std::span<std::byte> globals() override { return {}; }
+  bool read(RemoteAddr from, std::span<std::byte> out) override { return reader_(from, out); }
+  bool write(RemoteAddr to, std::span<const std::byte> bytes) override {
+    return writer_(to, bytes);
+  }
+  bool is_progeny_of(std::int64_t pid) override;
+  bool raise(int signal) override;
+
+ private:
+  TargetReader reader_;
+  TargetWriter writer_;
+  Invoker invoker_ = Invoker::self();
+  std::vector<std::uint64_t> self_;
+  std::uint32_t tid_;
+  std::string execname_ = "trapline";
+};
+
+// Where the tracer is: arg1 of what its own timers fire.
+std::uint64_t tracer_pc();
 
 class TracerEnvironment final : public interp::Environment {
  public:
@@ -45,21 +79,25 @@ class TracerEnvironment final : public interp::Environment {
   class Firing {
     friend class TracerEnvironment;
     std::unique_ptr<interp::ThisArea> this_area;
+    Subject* subject = nullptr;
     std::uint32_t probe = 0;
     const plan::ProbeName* name = nullptr;
     Arguments arguments{};
     std::uint64_t timestamp = 0;  // ns; 0: not asked for yet
   };
 
-  // A firing of `probe` (its index in the session, its name): its clauses are run one by one.
-  // Faults become fault records. begin() gives the firing that was going on, which restore() goes
-  // on with: ERROR fires within another probe's firing.
+  // A firing of `probe` (its index in the session, its name) about `subject`: its clauses are run
+  // one by one. Faults become fault records. begin() gives the firing that was going on, which
+  // restore() goes on with: ERROR fires within another probe's firing.
   [[nodiscard]] Firing begin(std::uint32_t probe, const plan::ProbeName& name,
-                             const Arguments& arguments);
+                             const Arguments& arguments, Subject& subject);
   interp::Outcome run(std::uint32_t clause);
   void restore(Firing outer);
 
-  void set_invoker(const Invoker& invoker) { invoker_ = invoker; }
+  void set_invoker(const Invoker& invoker) { tracer_.set_invoker(invoker); }
+  Subject& tracer() { return tracer_; }
+  // Whom the firing that goes on is about; without one, the tracer.
+  Subject& subject() { return firing_.subject != nullptr ? *firing_.subject : tracer_; }
   // After the globals have moved: another arena.
   void set_globals(std::span<std::byte> globals) { globals_ = globals; }
 
@@ -71,19 +109,28 @@ class TracerEnvironment final : public interp::Environment {
  private:
   std::uint64_t argument(unsigned n) override;
   std::uint64_t builtin(plan::Builtin which) override;
+  std::optional<std::uint64_t> user_stack(plan::Builtin which) override {
+    return subject().user_stack(which);
+  }
+  std::optional<std::uint64_t> user_register(plan::UserRegister which) override {
+    return subject().user_register(which);
+  }
   std::uint64_t epid(std::uint32_t clause) override;
   std::string_view builtin_string(plan::Builtin which) override;
-  std::span<std::byte> globals() override { return globals_; }
-  std::span<std::byte> self_area() override;
-  std::uint64_t thread_key() override { return tid_; }
+  std::span<std::byte> globals() override {
+    const std::span<std::byte> own = subject().globals();
+    return own.empty() ? globals_ : own;
+  }
+  std::span<std::byte> self_area() override { return subject().self_area(); }
+  std::uint64_t thread_key() override { return subject().builtin(plan::Builtin::kTid); }
   bool read_target(RemoteAddr address, std::span<std::byte> out) override {
-    return reader_(address, out);
+    return subject().read(address, out);
   }
   bool write_target(RemoteAddr address, std::span<const std::byte> bytes) override {
-    return writer_(address, bytes);
+    return subject().write(address, bytes);
   }
-  bool is_progeny_of(std::int64_t pid) override;
-  void raise(int signal) override;
+  bool is_progeny_of(std::int64_t pid) override { return subject().is_progeny_of(pid); }
+  bool raise(int signal) override { return subject().raise(signal); }
   void chill(std::chrono::nanoseconds time) override;
   void aggregate(std::uint32_t aggregation, std::span<const std::uint64_t> key, std::int64_t value,
                  std::int64_t weight) override;
@@ -102,13 +149,8 @@ class TracerEnvironment final : public interp::Environment {
 
   const plan::Program& program_;
   std::span<std::byte> globals_;
-  Invoker invoker_ = Invoker::self();
   consume::AggregationStore& store_;
-  TargetReader reader_;
-  TargetWriter writer_;
-  std::vector<std::uint64_t> self_;
-  std::uint32_t tid_;
-  std::string execname_;
+  TracerSubject tracer_;
   std::minstd_rand random_{std::random_device{}()};
   Firing firing_;
   std::vector<consume::Record> records_;

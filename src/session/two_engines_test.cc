@@ -230,7 +230,7 @@ class Reference final : public interp::Environment {
 
   bool write_target(RemoteAddr, std::span<const std::byte>) override { return false; }
   bool is_progeny_of(std::int64_t pid) override { return pid == 4242 || pid == 4241; }
-  void raise(int) override {}
+  bool raise(int) override { return true; }
   void chill(std::chrono::nanoseconds) override {}
   void aggregate(std::uint32_t aggregation, std::span<const std::uint64_t> key, std::int64_t value,
                  std::int64_t weight) override {

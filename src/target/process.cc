@@ -196,17 +196,28 @@ Result<TaskStat> read_stat(Pid pid, Tid tid) {
   Fields fields(std::string_view(text).substr(close + 1));
   stat.state = fields.letter();                                   // field 3
   stat.parent = Pid{fields.number<pid_t>()};                      // 4
-  fields.skip(4);                                                 // 5..8
+  stat.group = Pid{fields.number<pid_t>()};                       // 5
+  fields.skip(3);                                                 // 6..8
   stat.flags = fields.number<std::uint64_t>();                    // 9
-  fields.skip(12);                                                // 10..21
+  fields.skip(8);                                                 // 10..17
+  stat.priority = fields.number<std::int64_t>();                  // 18
+  fields.skip(3);                                                 // 19..21
   stat.start_time = fields.number<std::uint64_t>();               // 22
   fields.skip(3);                                                 // 23..25
   stat.start_code = RemoteAddr(fields.number<std::uint64_t>());   // 26
   fields.skip(1);                                                 // 27
   stat.start_stack = RemoteAddr(fields.number<std::uint64_t>());  // 28
-  fields.skip(18);                                                // 29..46
+  fields.skip(10);                                                // 29..38
+  stat.processor = fields.number<std::uint32_t>();                // 39
+  fields.skip(7);                                                 // 40..46
   stat.start_brk = RemoteAddr(fields.number<std::uint64_t>());    // 47
   return stat;
+}
+
+Result<std::chrono::nanoseconds> read_run_time(Pid pid, Tid tid) {
+  TL_TRY_ASSIGN(const std::string text, read_task_file(pid, tid, "schedstat"));
+  Fields fields(text);
+  return std::chrono::nanoseconds(fields.number<std::int64_t>());
 }
 
 Result<TaskStatus> read_status(Pid pid, Tid tid) {

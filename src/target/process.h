@@ -68,11 +68,14 @@ struct TaskStat {
   std::string comm;
   char state = '?';  // R S D T t Z X I
   Pid parent;
+  Pid group;
+  std::int64_t priority = 0;     // 20 for nice 0; less is more urgent
   std::uint64_t flags = 0;       // PF_*
   std::uint64_t start_time = 0;  // clock ticks after boot: with the pid, names a process for good
   RemoteAddr start_code;         // changes with exec; 0 where the tracer may not look
   RemoteAddr start_stack;
-  RemoteAddr start_brk;  // lowest address of the heap
+  std::uint32_t processor = 0;  // the one that it ran on last
+  RemoteAddr start_brk;         // lowest address of the heap
   bool is_kernel_thread() const;
   // A thread that runs kernel code only (io_uring's and vhost's workers): it never stops.
   bool is_user_worker() const;
@@ -134,6 +137,10 @@ Result<> check_executable(Pid pid);
 // Whether a file that is about to be executed is an ELF program; false for a script or anything
 // else. kUnsupported: it is one, for 32 bits or another architecture.
 Result<bool> is_elf_program(const std::string& path);
+
+// How long a thread has run, as the scheduler counts it: up to date when it was last switched off,
+// or at the scheduler's last tick.
+Result<std::chrono::nanoseconds> read_run_time(Pid pid, Tid tid);
 
 // Which rule forbids the tracing of a process, after an error of kPermission: whose it is, Yama,
 // another tracer.
