@@ -167,9 +167,7 @@ llvm::Value* BodyEmitter::user_caller() {
     Value* offset = site_field(offsetof(wire::ProbeSite, offset), 8);
     fault_if(builder_.CreateIsNotNull(offset), Fault::kBadStack, constant(0));
   }
-  Value* return_slot =
-      builder_.CreateIntrinsic(llvm::Intrinsic::addressofreturnaddress, {builder_.getPtrTy()}, {});
-  return call("tl_user_caller", site_, return_slot);
+  return call("tl_user_caller", site_, return_slot());
 }
 
 // One firing has one time: the clock is read when it is first needed.
