@@ -175,8 +175,25 @@ Result<> Tracee::reserve(const TargetProgram& program, std::uint64_t most_memory
   TL_TRY(undo_leftovers());
   const wire::Layout& layout = program.layout;
   placed_.clear();
+  outside_ = program.batches.front()->sites.is_outside();
   for (const std::shared_ptr<const ProbeBatch>& batch : program.batches) place(batch);
   TL_TRY(check_memory(most_memory));
+  if (outside_) {
+    TL_TRY_ASSIGN(target::ArenaMapping arena, target::ArenaMapping::create_here(layout.size));
+    arena_.emplace(std::move(arena));
+    entered_ = arena_->local().size();
+    early_ = false;
+    known_by_id_ = false;
+    counter_allowed_ = true;
+    return {};
+  }
+  const Result<> mapped = map_memory(layout);
+  refuses_mappings_ =
+      !mapped && !is_gone(mapped.error()) && mapped.error().code() != ErrorCode::kTimeout;
+  return mapped;
+}
+
+Result<> Tracee::map_memory(const wire::Layout& layout) {
   TL_TRY(while_stopped("map memory", [&](target::StoppedProcess& process) -> Result<> {
     TL_TRY_ASSIGN(const target::ThreadPointers pointers, target::read_thread_pointers(process));
     known_by_id_ = !pointers.all_self();
@@ -253,8 +270,12 @@ void Tracee::fill_header(wire::Header& header) const {
 }
 
 void Tracee::place(const std::shared_ptr<const ProbeBatch>& batch) {
-  placed_.push_back({batch, std::make_unique<probes::Installation>(
-                                modules_->cache(), batch->sites.plans, batch->object->code.bytes)});
+  auto installation =
+      batch->sites.is_outside()
+          ? std::make_unique<probes::Installation>(modules_->cache(), batch->sites.plans)
+          : std::make_unique<probes::Installation>(modules_->cache(), batch->sites.plans,
+                                                   batch->object->code.bytes);
+  placed_.push_back({batch, std::move(installation)});
 }
 
 Result<> Tracee::prepare(const Placed& placed) {
@@ -277,6 +298,7 @@ Result<> Tracee::arm() {
   const bool planned = std::ranges::any_of(
       placed_, [](const Placed& placed) { return placed.batch->sites.plans.trap_count() != 0; });
   if (planned && !server_) TL_TRY(start_server());
+  TL_TRY(note_traps());
   for (int n = 0; n < kTries; ++n) {
     std::size_t deferred = 0;
     TL_TRY(while_stopped("arm", [&](target::StoppedProcess& process) -> Result<> {
@@ -289,6 +311,7 @@ Result<> Tracee::arm() {
         if (!done) break;
         deferred += round->deferred;
       }
+      if (server_ && outside_hits_) server_->set_outside(*outside_hits_);
       if (server_) server_->set_traps(traps());
       return done;
     }));

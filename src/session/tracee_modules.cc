@@ -57,6 +57,7 @@ Result<std::vector<const ProbeBatch*>> Tracee::add(std::shared_ptr<const ProbeBa
     place(batch);
     TL_TRY(while_stopped("map memory", [&](target::StoppedProcess& process) -> Result<> {
       TL_TRY_ASSIGN(released, release_idle(process));
+      if (outside_) return {};
       TL_TRY_ASSIGN(target::RemoteCalls calls, target::RemoteCalls::begin(process));
       TL_TRY(placed_.back().installation->reserve(calls, owner()));
       return calls.end();

@@ -131,6 +131,10 @@ Result<> Tracee::release_all(std::vector<std::string>& left) {
         foreign, foreign == 1 ? " was" : "s were", pid_.value));
     return {};
   }
+  if (outside_) {  // nothing was mapped, and no call is made in it
+    if (ledger_ != nullptr) ledger_->erase(pid_);
+    return {};
+  }
   for (int n = 0; !clean && std::chrono::steady_clock::now() < deadline; ++n) {
     TL_TRY(insist(deadline, "unmap", [&](target::StoppedProcess& process) -> Result<> {
       clean = true;
@@ -177,6 +181,7 @@ void Tracee::kill_launched() {
 
 void Tracee::forget() {
   active_ = false;
+  if (outside_ && ledger_ != nullptr) ledger_->erase(pid_);
   for (const Placed& placed : placed_) placed.installation->forget();
   if (server_) server_->run([&] { server_->set_traps({}); });
   if (fork_page_) fork_page_->forget();

@@ -6,6 +6,7 @@
 
 #include "session/tracee.h"
 #include "session/tracee_stop.h"
+#include "target/process.h"
 
 namespace trapline::session {
 
@@ -54,6 +55,17 @@ target::Traps Tracee::traps() const {
   target::Traps all;
   for (const Placed& placed : placed_) all.merge(placed.installation->traps());
   return all;
+}
+
+// Before they are there.
+Result<> Tracee::note_traps() {
+  if (!outside_ || ledger_ == nullptr) return {};
+  TL_TRY_ASSIGN(const target::ProcessIdentity identity, target::identify(pid_));
+  for (const Placed& placed : placed_) {
+    for (const auto& [at, trap] : placed.installation->waiting_traps())
+      TL_TRY(ledger_->enter(identity, at, trap.original));
+  }
+  return {};
 }
 
 void Tracee::tell_traps() {
