@@ -2,6 +2,7 @@
 """The engine `outside` gives what `inline` and `trap` give, exactly; and traces what nothing can be mapped into."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -27,6 +28,7 @@ PROGRAMS = [
      'pid$target:a.out:fn_d:return { commit(self->s); }', "nested"),
     ('pid$target:a.out:step:entry /++n == 3/ { printf("third\\n"); exit(4); }', "nested"),
     ('pid$target:a.out:s_*:entry, pid$target:a.out:s_*:return { @[probefunc, probename] = count(); }', "shortfns 100"),
+    ('pid$target:libc.so.6:free: { @[probename] = count(); }', "mallocs 4 50"),
     ('pid$target:a.out:fn_a: { @[probename, pid == $target, tid == pid, execname] = count(); }', "nested"),
 ]
 
@@ -61,6 +63,17 @@ assert libc.prctl(38, 1, 0, 0, 0) == 0
 assert libc.prctl(22, 2, ctypes.byref(Fprog(len(program) // 8, program)), 0, 0) == 0
 os.execv(sys.argv[1], sys.argv[1:])
 """
+
+
+def signals_during_hits(harness):
+    """A timer's handler calls what is probed at each instruction, of which some are stepped."""
+    done = harness.trace("-q", "-x", "engine=outside", "-n", 'pid$target:a.out:probed: { @[probename] = count(); }',
+                         "-c", f"{harness.targets}/signals 1000 10000")
+    counts = dict(re.findall(r"^ *(\S+) +(\d+)$", done.stdout.decode(), re.M))
+    calls = counts.pop("probed", None)
+    for ended in ("main", "handler"):
+        counts.pop(ended, None)
+    harness.expect(len(counts) > 4 and set(counts.values()) == {calls}, f"of {calls} calls: {counts}")
 
 
 def a_filter_that_kills(harness):
@@ -103,6 +116,7 @@ def the_worker_is_killed(harness):
 def main():
     harness = Harness(__doc__)
     engines_agree(harness)
+    signals_during_hits(harness)
     a_filter_that_kills(harness)
     the_worker_is_killed(harness)
     harness.finish()
