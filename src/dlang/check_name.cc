@@ -165,7 +165,11 @@ NodePtr Checker::symbol_node(Symbol& symbol, diag::Range range) {
     case SymbolKind::kEnumerator:
       return make_integer(symbol.value->value, *symbol.type, range);
     case SymbolKind::kInline:
-      if (symbol.value->kind == NodeKind::kXlate) return symbol.value;
+      if (symbol.value->kind == NodeKind::kXlate) {
+        auto node = std::make_shared<Node>(*symbol.value);
+        node->range = range;  // mistakes are made where it is used
+        return node;
+      }
       if (symbol.value->kind == NodeKind::kInteger && types_.is_integer(*symbol.type)) {
         return make_integer(symbol.value->value, symbol.value->type, range);
       } else {
@@ -420,11 +424,7 @@ bool Checker::check_keys(Symbol& symbol, std::span<const NodePtr> keys, diag::Ra
 // ------------------------------------------------------------------------------------------- calls
 
 NodePtr Checker::check_call(const Call& call) {
-  const auto* callee = call.callee->get_if<Identifier>();
-  if (callee == nullptr || callee->scope != VariableScope::kGlobal) {
-    if (check_expression(*call.callee) == nullptr) return nullptr;  // has a mistake of its own
-    return fail("FUNC_IDENT", call.callee->range, "this is not a function");
-  }
+  const auto* callee = &call.callee->as<Identifier>();
   const FunctionInfo* function = callee->symbol ? nullptr : find_function(callee->name);
   if (function == nullptr) {
     if (!callee->symbol && is_global_name(callee->name)) {

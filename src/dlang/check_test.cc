@@ -37,8 +37,9 @@ TEST(Check, Names) {
 }
 
 TEST(Check, Functions) {
-  EXPECT_EQ(mistakes_of(R"d(BEGIN { nofunction(1); pid(); (1)(2); })d"),
-            "FUNC_UNDEF@1:9 FUNC_IDKIND@1:24 FUNC_IDENT@1:31");
+  EXPECT_EQ(mistakes_of(R"d(BEGIN { nofunction(1); pid(); })d"), "FUNC_UNDEF@1:9 FUNC_IDKIND@1:24");
+  EXPECT_EQ(mistakes_of(R"d(BEGIN { (1)(2); })d"), "FUNC_IDENT@1:9");
+  EXPECT_EQ(mistakes_of(R"d(BEGIN { self->f(3); })d"), "FUNC_IDENT@1:9");
   EXPECT_EQ(mistakes_of(R"d(BEGIN { exit(); exit(1, 2); copyinstr(); strlen(1); })d"),
             "PROTO_LEN@1:9 PROTO_LEN@1:17 PROTO_LEN@1:29 PROTO_ARG@1:49");
   EXPECT_EQ(mistakes_of(R"d(BEGIN { strjoin("a"); trace(1, 2); printf(); })d"),
@@ -205,6 +206,16 @@ TEST(Check, OneMistakeIsReportedOnce) {
             "IDENT_UNDEF@1:13");
   EXPECT_EQ(mistakes_of("BEGIN { this->a = nope(); this->b = this->a; trace(this->b); }"),
             "FUNC_UNDEF@1:19");
+  EXPECT_EQ(mistakes_of("BEGIN { @ = tick-1(); }"), "FUNC_IDENT@1:18");
+  // What the line was for may be what makes the rest readable.
+  EXPECT_EQ(mistakes_of("inline int foo\n#pragma D attributes nonsense foo\nBEGIN { }"),
+            "PRAGMA_INVAL@2:2");
+}
+
+TEST(Check, MistakesWithWhatIsDefinedBeforeAllProgramsAreInTheProgram) {
+  EXPECT_EQ(mistakes_of("BEGIN { @a[curpsinfo] = count(); }"), "KEY_TYPE@1:12");
+  EXPECT_EQ(mistakes_of("BEGIN { trace(curpsinfo); curlwpsinfo; }"), "TRACE_DYN@1:15");
+  EXPECT_EQ(mistakes_of("BEGIN { curlwpsinfo; }"), "UNKNOWN@1:9");
 }
 
 }  // namespace

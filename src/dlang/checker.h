@@ -62,6 +62,7 @@ class Checker {
   void check(const Program& program);
 
   const std::vector<CheckedClause>& clauses() const { return clauses_; }
+  void forget_clauses() { clauses_.clear(); }
 
  private:
   using TypeId = ctypes::TypeId;

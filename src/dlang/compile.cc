@@ -28,10 +28,16 @@ DescriptionKind description_kind(InputKind kind) {
     case InputKind::kId:
       return DescriptionKind::kId;
     case InputKind::kScript:
+    case InputKind::kLibrary:
     case InputKind::kName:
       break;
   }
   return DescriptionKind::kName;
+}
+
+diag::SourceKind source_kind(InputKind kind) {
+  if (kind == InputKind::kLibrary) return diag::SourceKind::kLibrary;
+  return kind == InputKind::kScript ? diag::SourceKind::kScript : diag::SourceKind::kText;
 }
 
 Macros macros_of(const MacroValues& values) {
@@ -51,7 +57,7 @@ void apply_pragmas(const Program& program, plan::Options& options, diag::Diagnos
     if (pragma == nullptr || pragma->pragma != PragmaKind::kOption) continue;
     std::optional<std::string_view> value;
     if (pragma->value) value = *pragma->value;
-    if (const auto set = options.set(pragma->name, value); !set) {
+    if (const auto set = options.set(pragma->name, value, plan::OptionPlace::kProgram); !set) {
       diagnostics.error("PRAGMA_OPTSET", pragma->range, set.error().text());
     }
   }
@@ -68,9 +74,7 @@ std::vector<std::optional<diag::SourceId>> add_sources(const CompileRequest& req
                                                        CompileResult& result) {
   std::vector<std::optional<diag::SourceId>> all;
   for (const SourceInput& input : request.sources) {
-    const bool is_script = input.kind == InputKind::kScript;
-    const auto source = result.sources.add(
-        input.name, input.text, is_script ? diag::SourceKind::kScript : diag::SourceKind::kText);
+    const auto source = result.sources.add(input.name, input.text, source_kind(input.kind));
     if (source) {
       all.push_back(*source);
     } else {
@@ -102,7 +106,8 @@ std::vector<std::unique_ptr<Program>> parse_all(
   for (std::size_t i = 0; i < sources.size(); ++i) {
     const SourceInput& input = request.sources[i];
     const std::optional<diag::SourceId> source = sources[i];
-    const bool is_script = input.kind == InputKind::kScript;
+    const bool is_library = input.kind == InputKind::kLibrary;
+    const bool is_script = is_library || input.kind == InputKind::kScript;
     if (!source) continue;
     ParseRequest parse_request;
     parse_request.source = *source;
@@ -114,8 +119,8 @@ std::vector<std::unique_ptr<Program>> parse_all(
              (request.types != nullptr && request.types->find_type(types, name));
     };
     parse_request.default_arguments = result.options.flag("defaultargs");
-    parse_request.unused_arguments_ok = result.options.flag("argref");
-    parse_request.empty_ok = result.options.flag("empty");
+    parse_request.unused_arguments_ok = is_library || result.options.flag("argref");
+    parse_request.empty_ok = is_library || result.options.flag("empty");
     parse_request.prefer_descriptions = !is_script || result.options.flag("pspec");
     programs.push_back(std::move(parse(parse_request, result.sources, result.diagnostics).program));
     apply_pragmas(*programs.back(), result.options, result.diagnostics);
@@ -146,7 +151,11 @@ CompileResult compile(const CompileRequest& request) {
   settings.follow = result.options.flag("follow") ? Follow::kYes : Follow::kNo;
   settings.scratchsize = size_option(result.options, "scratchsize");
   checker.configure(settings);
-  for (const auto& program : programs) checker.check(*program);
+  for (const auto& program : programs) {
+    checker.check(*program);
+    if (result.sources.kind(program->source) == diag::SourceKind::kLibrary)
+      checker.forget_clauses();
+  }
   if (result.diagnostics.has_errors()) return result;
 
   LowerRequest lower_request;

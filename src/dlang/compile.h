@@ -23,7 +23,8 @@
 
 namespace trapline::dlang {
 
-// How a piece of D text came in. -n, -P, -m, -f and -i take a description of that part of a probe's
+// How a piece of D text came in. A library is a whole program of which the names are used and the
+// clauses are not. -n, -P, -m, -f and -i take a description of that part of a probe's
 // name, with an optional predicate and body; a script is a whole program.
 enum class InputKind : std::uint8_t {
   kScript,    // -s FILE
@@ -32,6 +33,7 @@ enum class InputKind : std::uint8_t {
   kModule,    // -m [provider:]module
   kFunction,  // -f [[provider:]module:]function
   kId,        // -i probe-id
+  kLibrary,   // of -L
 };
 
 struct SourceInput {
@@ -74,7 +76,8 @@ struct MacroValues {
 };
 
 struct CompileRequest {
-  std::vector<SourceInput> sources;        // one program: their clauses follow each other
+  std::vector<SourceInput>
+      sources;  // one program: their clauses follow each other; libraries first
   const plan::Options* options = nullptr;  // from the command line; null: the defaults
   MacroValues macros;
   TypeProvider* types = nullptr;  // may be null

@@ -60,6 +60,9 @@ class Lexer {
   // While what follows a mistake is skipped, its own mistakes are not reported.
   void set_quiet(bool quiet) { quiet_ = quiet; }
 
+  // A line that begins with '#' had a mistake: what it was for may be missed later.
+  bool control_failed() const { return control_failed_; }
+
   const LexerOptions& options() const { return options_; }
   const std::vector<bool>& arguments_used() const { return arguments_used_; }
   diag::Range end_of_source() const;
@@ -99,6 +102,8 @@ class Lexer {
 
   // lexer_control.cc
   bool control_line();
+  void control_error(std::string_view tag, diag::Range range, std::string text,
+                     std::string hint = {});
   void directive(const std::vector<ControlWord>& words, std::size_t next_line);
   void line_directive(const std::vector<ControlWord>& words, std::size_t first,
                       std::size_t next_line);
@@ -108,6 +113,7 @@ class Lexer {
   std::size_t at_ = 0;
   bool member_next_ = false;  // after `.` and `->` words are members, keywords too
   bool quiet_ = false;
+  bool control_failed_ = false;
   const Macros* macros_;
   LexerOptions options_;
   diag::SourceManager& sources_;

@@ -183,6 +183,14 @@ Problem read_word(std::string_view line, std::size_t& at, ControlWord& word) {
 
 }  // namespace
 
+void Lexer::control_error(std::string_view tag, diag::Range range, std::string text,
+                          std::string hint) {
+  // Lines for a preprocessor that did not run come in crowds.
+  if (tag == "PRAGCTL_INVAL" && control_failed_) return;
+  control_failed_ = true;
+  report(tag, range, std::move(text), std::move(hint));
+}
+
 // Precondition: at a '#' that is the first on its line. Afterwards at the next line.
 bool Lexer::control_line() {
   const std::size_t hash = at_;
@@ -193,7 +201,7 @@ bool Lexer::control_line() {
   }
   if (newline == std::string_view::npos) {
     at_ = text_.size();
-    report("SYNTAX", end_of_source(), "end-of-file encountered before end of control line");
+    control_error("SYNTAX", end_of_source(), "end-of-file encountered before end of control line");
     return false;
   }
   at_ = newline + 1;
@@ -209,7 +217,7 @@ bool Lexer::control_line() {
     const Problem problem = read_word(line, at, word);
     word.range = range(begin, at);
     if (!problem.tag.empty()) {
-      report(problem.tag, word.range, problem.text);
+      control_error(problem.tag, word.range, problem.text);
       return true;
     }
     words.push_back(std::move(word));
@@ -235,10 +243,10 @@ void Lexer::directive(const std::vector<ControlWord>& words, std::size_t next_li
   const ControlWord& name = words[at];
   if (name.kind == WordKind::kInteger) return line_directive(words, at, next_line);
   if (name.kind == WordKind::kString)
-    return report("PRAGCTL_INVAL", name.range, "invalid control directive");
+    return control_error("PRAGCTL_INVAL", name.range, "invalid control directive");
   if (name.text == "line") return line_directive(words, at + 1, next_line);
   if (name.text == "ident") return;
-  if (name.text == "error") return report("PRAGERR", name.range, error_text(words, at + 1));
+  if (name.text == "error") return control_error("PRAGERR", name.range, error_text(words, at + 1));
 
   auto pragma = std::make_unique<Pragma>();
   Problem problem;
@@ -262,8 +270,8 @@ void Lexer::directive(const std::vector<ControlWord>& words, std::size_t next_li
                cpp ? "option -C runs the C preprocessor first" : ""};
   }
   if (!problem.tag.empty()) {
-    return report(problem.tag, diag::join(words.front().range, words.back().range),
-                  std::move(problem.text), std::move(problem.hint));
+    return control_error(problem.tag, diag::join(words.front().range, words.back().range),
+                         std::move(problem.text), std::move(problem.hint));
   }
   pragma->range = diag::join(words.front().range, words.back().range);
   if (pragma->pragma == PragmaKind::kOption) {
@@ -286,7 +294,7 @@ void Lexer::line_directive(const std::vector<ControlWord>& words, std::size_t fi
   if (!good) {
     const diag::Range where =
         words.empty() ? end_of_source() : diag::join(words.front().range, words.back().range);
-    return report("PRAGMA_MALFORM", where, "malformed #line <line> [ [\"file\"] state ]");
+    return control_error("PRAGMA_MALFORM", where, "malformed #line <line> [ [\"file\"] state ]");
   }
   diag::LineMarker marker;
   marker.line = static_cast<std::uint32_t>(words[first].value);

@@ -353,11 +353,11 @@ TEST_F(LexerTest, ControlLinesThatAreWrong) {
       "binding \"x\n"
       "#line 99999999999999999999\n#pragma D attributes Stable/Stable/ISA provider p nosuch\n");
   EXPECT_EQ(lexer_->next().kind, TokenKind::kEnd);
-  EXPECT_THAT(tags(), ElementsAre("PRAGCTL_INVAL", "PRAGMA_INVAL", "PRAGMA_MALFORM",
-                                  "PRAGMA_MALFORM", "PRAGMA_INVAL", "PRAGMA_MALFORM",
-                                  "PRAGMA_MALFORM", "PRAGMA_INVAL", "PRAGMA_DEPEND", "PRAGMA_INVAL",
-                                  "PRAGERR", "PRAGMA_MALFORM", "PRAGMA_MALFORM", "PRAGCTL_INVAL",
-                                  "STR_NL", "INT_OFLOW", "PRAGMA_INVAL"));
+  EXPECT_THAT(tags(),
+              ElementsAre("PRAGCTL_INVAL", "PRAGMA_INVAL", "PRAGMA_MALFORM", "PRAGMA_MALFORM",
+                          "PRAGMA_INVAL", "PRAGMA_MALFORM", "PRAGMA_MALFORM", "PRAGMA_INVAL",
+                          "PRAGMA_DEPEND", "PRAGMA_INVAL", "PRAGERR", "PRAGMA_MALFORM",
+                          "PRAGMA_MALFORM", "STR_NL", "INT_OFLOW", "PRAGMA_INVAL"));
   EXPECT_EQ(texts()[10], "#error: no way ");
   EXPECT_TRUE(lexer_->take_pragmas().empty());
 }

@@ -140,7 +140,8 @@ std::nullptr_t Parser::syntax_error(const Token& token) {
 }
 
 void Parser::near_error(const Token& token) {
-  if (token.kind == TokenKind::kError) return;  // the lexer has said why
+  // The lexer has said why.
+  if (token.kind == TokenKind::kError || lexer_.control_failed()) return;
   if (token.kind == TokenKind::kEnd) {
     diagnostics_.error("SYNTAX", token.range, "syntax error near end of input");
     return;

@@ -433,6 +433,11 @@ ExpressionPtr Parser::postfix() {
         if (!accept(TokenKind::kRightParen) && !arguments(TokenKind::kRightParen, node->arguments))
           return nullptr;
         --parens_;
+        if (const auto* callee = base->get_if<Identifier>();
+            callee == nullptr || callee->scope != VariableScope::kGlobal) {
+          diagnostics_.error("FUNC_IDENT", base->range, "this is not a function");
+          return nullptr;
+        }
         node->callee = std::move(base);
         const Call& call = *node;
         base = finish(std::move(node), begin, call.callee.get(), call.arguments);

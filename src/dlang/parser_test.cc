@@ -133,7 +133,7 @@ TEST_F(ParserTest, CallsAggregationsAndIndices) {
   EXPECT_EQ(expression("@[a, b] = count()"), "(= ([] @_ a b) (call count))");
   EXPECT_EQ(expression("@x = sum(1)"), "(= @x (call sum 1))");
   EXPECT_EQ(expression("@x[1][2]"), "([] ([] @x 1) 2)");
-  EXPECT_EQ(expression("f(1)(2)"), "(call (call f 1) 2)");
+  EXPECT_EQ(expression("f(1)(2)"), "this is not a function");
   EXPECT_EQ(expression("a[]"), "syntax error near \"]\"");
   EXPECT_EQ(expression("f(,)"), "syntax error near \",\"");
 }

@@ -20,7 +20,8 @@
 
 namespace trapline::plan {
 
-inline constexpr std::uint32_t kMinArrayCells = 16;
+// However small dynvarsize is.
+inline constexpr std::uint32_t kMinArrayCells = 1;
 
 struct LayoutLimits {
   std::uint64_t dynvarsize = 1024 * 1024;  // bytes for all associative arrays together

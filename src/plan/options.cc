@@ -197,6 +197,24 @@ std::optional<std::int64_t> parse_leading(std::string_view text, std::string_vie
   return value;
 }
 
+// "2.0": major.minor and, perhaps, micro. The newest version of D is 2.0.
+bool is_known_version(std::string_view text) {
+  constexpr std::int64_t kNewest = 2;
+  std::int64_t parts[3] = {};
+  std::size_t count = 0;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (count < std::size(parts)) {
+    const auto [next, error] = std::from_chars(at, end, parts[count]);
+    if (error != std::errc{} || parts[count] < 0) return false;
+    ++count;
+    at = next;
+    if (at == end || *at != '.') break;
+    ++at;
+  }
+  return at == end && count >= 2 && (parts[0] < kNewest || (parts[0] == kNewest && parts[1] == 0));
+}
+
 Error bad_value(const OptionInfo& info, std::string_view value, std::string allowed) {
   return {ErrorCode::kBadInput, "Invalid value for specified option: " + std::string(info.name) +
                                     " takes " + std::move(allowed) + ", not \"" +
@@ -247,10 +265,20 @@ Result<std::string> normal_value(const OptionInfo& info, std::optional<std::stri
         }
         return bad_value(info, value.value_or(""), "one of " + allowed);
       }
+      if (info.name == "version" && !is_known_version(value.value_or("")))
+        return bad_value(info, value.value_or(""), "a version of D, up to 2.0");
       return std::string(value.value_or(""));
     }
   }
   return Error(ErrorCode::kInternal, "option kind");
+}
+
+// Needed before a program is read.
+bool is_only_outside(std::string_view name) {
+  static constexpr std::string_view kNames[] = {
+      "cpp",    "cppargs", "cpphdrs", "cpppath", "ctfpath", "ctypes", "define",    "dtypes",
+      "incdir", "ldpath",  "libdir",  "modpath", "nolibs",  "stdc",   "syslibdir", "undef"};
+  return std::ranges::find(kNames, name) != std::end(kNames);
 }
 
 // Options that may be given several times; the values are collected, a line each.
@@ -315,11 +343,17 @@ std::optional<std::int64_t> parse_period(std::string_view text) {
   return std::nullopt;
 }
 
-Result<> Options::set(std::string_view name, std::optional<std::string_view> value) {
+Result<> Options::set(std::string_view name, std::optional<std::string_view> value,
+                      OptionPlace place) {
   const OptionInfo* info = find_option(name);
   if (info == nullptr) {
     return Error(ErrorCode::kBadInput,
                  "Invalid option name: there is no option \"" + std::string(name) + "\"");
+  }
+  if (place == OptionPlace::kProgram && is_only_outside(name)) {
+    return Error(
+        ErrorCode::kBadInput,
+        "Option cannot be used from within a D program: give it as -x " + std::string(name));
   }
   TL_TRY_ASSIGN(std::string normal, normal_value(*info, value));
   if (accumulates(name)) {

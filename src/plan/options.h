@@ -32,14 +32,18 @@ struct OptionInfo {
   bool ignored;              // accepted for DTrace's sake: has no meaning here
 };
 
+// Where an option is given. Some are needed before a program is read, so its pragmas come too late.
+enum class OptionPlace : std::uint8_t { kOutside, kProgram };
+
 // nullptr: no such option.
 const OptionInfo* find_option(std::string_view name);
 
 class Options {
  public:
-  // Errors: kBadInput for an unknown name or a value of the wrong form; the text says what is
-  // allowed.
-  Result<> set(std::string_view name, std::optional<std::string_view> value);
+  // Errors: kBadInput for an unknown name, a value of the wrong form or an option that a program
+  // cannot set; the text says what is allowed.
+  Result<> set(std::string_view name, std::optional<std::string_view> value,
+               OptionPlace place = OptionPlace::kOutside);
 
   bool flag(std::string_view name) const;
   std::int64_t number(std::string_view name) const;  // numbers and sizes (bytes)

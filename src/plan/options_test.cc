@@ -67,6 +67,23 @@ TEST(Options, RefusesWhatIsWrong) {
   EXPECT_EQ(options.number("strsize"), 256);
 }
 
+TEST(Options, APragmaCannotSetWhatIsNeededBefore) {
+  Options options;
+  EXPECT_FALSE(options.set("libdir", "x", OptionPlace::kProgram));
+  EXPECT_FALSE(options.set("modpath", "x", OptionPlace::kProgram));
+  EXPECT_FALSE(options.is_set("libdir"));
+  EXPECT_TRUE(options.set("quiet", std::nullopt, OptionPlace::kProgram));
+  EXPECT_TRUE(options.set("libdir", "x"));
+}
+
+TEST(Options, VersionsOfD) {
+  Options options;
+  for (const char* known : {"1.0", "1.6.3", "1.14", "2.0", "2.0.7"})
+    EXPECT_TRUE(options.set("version", known)) << known;
+  for (const char* unknown : {"", "2", "2.1", "99.1", "1.x", "1.0.0.1", "-1.0", "1.0 "})
+    EXPECT_FALSE(options.set("version", unknown)) << unknown;
+}
+
 TEST(Options, TableSaysWhatMayChangeWhileRunning) {
   ASSERT_NE(find_option("aggsortkey"), nullptr);
   EXPECT_TRUE(find_option("aggsortkey")->while_running);

@@ -71,7 +71,12 @@ class Enabler {
   std::string match_pid(std::uint32_t clause, const plan::ProbeDescription& description,
                         bool& unsupported) {
     const auto pid = pid_of_provider(description.provider);
-    if (!pid) return fmt::format("{} is not a process ID", description.provider.substr(3));
+    if (!pid) {
+      const std::string number = description.provider.substr(3);
+      const bool is_number = number.find_first_not_of("0123456789") == std::string::npos;
+      if (is_number) tag_ = "D_PROC_BADPID";
+      return fmt::format("{} is not a process ID", number);
+    }
     std::string why;
     for (std::size_t t = 0; t < targets_.size(); ++t) {
       if (!is_meant(description, targets_[t].pid)) continue;

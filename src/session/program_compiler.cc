@@ -5,6 +5,7 @@
 
 #include "diag/render.h"
 #include "dlang/compile.h"
+#include "session/d_libraries.h"
 #include "session/source_loader.h"
 
 namespace trapline::session {
@@ -71,14 +72,20 @@ Result<dlang::SourceInput> read_source(const ProgramText& program, const plan::O
   return source;
 }
 
-// All diagnostics of one program at a time, each under the words of the flag that it came with.
-std::string render(const CompileInput& input, const dlang::CompileResult& result) {
+// All diagnostics of one program at a time, each under the words of the flag that it came with;
+// those of libraries, which are the first sources, under the first program's.
+std::string render(const CompileInput& input, std::size_t libraries,
+                   const dlang::CompileResult& result) {
   std::string text;
   const diag::Tags tags = result.options.flag("errtags") ? diag::Tags::kShow : diag::Tags::kHide;
   for (std::uint32_t i = 0; i < input.programs.size(); ++i) {
     diag::Diagnostics of_program;
     for (const diag::Diagnostic& d : result.diagnostics.sorted()) {
-      const bool here = d.range.known() ? d.range.source == i : i + 1 == input.programs.size();
+      const std::uint64_t of =
+          d.range.source < libraries ? 0 : std::uint64_t{d.range.source} - libraries;
+      // Behind the programs there is what is compiled before all of them.
+      const bool is_of_one = d.range.known() && of < input.programs.size();
+      const bool here = is_of_one ? of == i : i + 1 == input.programs.size();
       if (here) of_program.add(d);
     }
     if (of_program.empty()) continue;
@@ -120,19 +127,28 @@ CompileOutput compile_programs(const CompileInput& input, const plan::Options& o
   dlang::CompileRequest request;
   request.options = &options;
   request.macros = macro_values(input);
+  const auto fail = [&](const Error& error) {
+    output.messages = fmt::format("{}: {}\n", input.message_name, error.text());
+    output.diagnostics.emplace_back().diagnostic.text = error.text();
+    return std::move(output);
+  };
+  auto libraries = read_libraries(options);
+  if (!libraries) return fail(libraries.error());
+  for (DLibrary& library : *libraries) {
+    request.sources.push_back(
+        {std::move(library.path), std::move(library.text), dlang::InputKind::kLibrary});
+  }
   for (const ProgramText& program : input.programs) {
     auto source = read_source(program, options, input);
-    if (!source) {
-      output.messages = fmt::format("{}: {}\n", input.message_name, source.error().text());
-      output.diagnostics.emplace_back().diagnostic.text = source.error().text();
-      return output;
-    }
+    if (!source) return fail(source.error());
     request.sources.push_back(std::move(*source));
   }
   dlang::CompileResult result = dlang::compile(request);
-  if (!result.diagnostics.empty()) output.messages = render(input, result);
+  if (!result.diagnostics.empty()) output.messages = render(input, libraries->size(), result);
   output.diagnostics = place(result);
   if (result.program) {
+    for (plan::Clause& clause : result.program->clauses)
+      clause.source -= static_cast<std::uint32_t>(libraries->size());
     output.compiled = CompiledProgram{std::make_unique<plan::Program>(std::move(*result.program)),
                                       std::move(result.options)};
   }

@@ -243,6 +243,7 @@ class Run:
     def perform(self):
         for name, lines in self.scenario.one("FILE", {}).items():
             path = self.place.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(self.place.substitute("\n".join(lines) + "\n", None), encoding="utf-8")
         self.start_target()
         self.start_trapline()

@@ -1,12 +1,14 @@
 // plan_file FILE [-v]: where the functions of a file can be probed, without a process.
 //
-// Plans every function's entry and return of one ELF file as the pid provider does, and prints what
-// came of it, in a form that tests/safety_table.py reads:
+// Plans every function's entry and return of one ELF file as the pid provider does with breakpoints
+// where no jump fits (-x engine=auto), and prints what came of it, in a form that
+// tests/safety_table.py reads:
 //   functions N
 //   NAME KIND asked|FORM|refused N      KIND: entry, return (one an instruction)
 //   probes KIND asked|refused N         KIND: entry, return (one a function)
 //   reason KIND N TEXT
-// and with -v each refused place:
+// and with -v each place that no jump reaches:
+//   trap KIND ADDRESS FUNCTION
 //   refused KIND ADDRESS FUNCTION: REASON: DETAIL
 // Limits: what an IFUNC stands for is only known of a process, so its implementations appear under
 // their own names; memory that is not there to be mapped is not known either.
@@ -71,6 +73,7 @@ void print(const char* what, const char* kind, const Tally& tally) {
 struct Placed {
   isa::PointKind kind = isa::PointKind::kEntry;
   std::string form;
+  LinkAddr at;
 };
 
 // By tag. A return has several points where the ways to it are probed.
@@ -80,7 +83,7 @@ std::map<std::uint32_t, Placed> placed(const probes::SitePlans& plans) {
     for (const isa::SitePlan& site : module.sites) {
       for (const isa::PlannedPoint& point : site.points) {
         const auto [place, fresh] =
-            all.try_emplace(point.tag, point.kind, std::string(isa::to_text(site.form)));
+            all.try_emplace(point.tag, point.kind, std::string(isa::to_text(site.form)), site.site);
         if (!fresh || point.kind == isa::PointKind::kFallThrough) place->second.form = "ways";
       }
     }
@@ -96,7 +99,10 @@ Result<> run(const std::string& path, bool verbose) {
   std::vector<probes::WantedProbe> wanted;
   for (const probes::MatchedFunction& function : matches.functions) {
     for (const auto kind : {probes::PointKind::kEntry, probes::PointKind::kReturn})
-      wanted.push_back({static_cast<std::uint32_t>(wanted.size()), &function, kind});
+      wanted.push_back({static_cast<std::uint32_t>(wanted.size()),
+                        &function,
+                        {kind},
+                        probes::Traps::kWhereNeeded});
   }
   const probes::SitePlans plans = probes::plan_probes(modules, wanted, probes::ShadowStack::kNo);
   std::map<std::string, Tally> places;
@@ -104,6 +110,11 @@ Result<> run(const std::string& path, bool verbose) {
     Tally& tally = places[kind_name(place.kind)];
     ++tally.asked;
     ++tally.forms[place.form];
+    if (verbose && place.form == isa::to_text(isa::SiteForm::kTrap)) {
+      std::printf("trap %s 0x%llx %s\n", kind_name(place.kind),
+                  static_cast<unsigned long long>(place.at.value()),
+                  wanted[plans.uses[tag].probe].function->name.c_str());
+    }
   }
   std::map<std::uint32_t, const probes::RefusedPlace*> refused_probes;
   for (const probes::RefusedPlace& refused : plans.refused) {

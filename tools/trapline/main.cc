@@ -22,7 +22,7 @@ namespace {
 using namespace trapline::tool;
 
 int print_version(int verbose) {
-  std::printf("%.*s: Trapline D 2.0 (trapline %s)\n", static_cast<int>(kMessageName.size()),
+  std::printf("%.*s: Trapline %s, D 2.0\n", static_cast<int>(kMessageName.size()),
               kMessageName.data(), TRAPLINE_VERSION);
   if (verbose > 0)
     std::printf("This is Trapline %s, whose language is D as of Oracle DTrace 2.0\n",
