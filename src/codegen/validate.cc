@@ -493,9 +493,9 @@ Result<> check_offered(const Clause& clause) {
       if (which == plan::Builtin::kPriority) what = "pr_pri";
     }
     if (what.empty()) continue;
-    return Error(ErrorCode::kUnsupported, "line " + std::to_string(i.line) + ": " +
-                                              std::string(what) +
-                                              " is not offered in pid probes yet");
+    return Error(ErrorCode::kUnsupported,
+                 "line " + std::to_string(i.line) + ": " + std::string(what) +
+                     " is not offered in pid probes yet (-x engine=outside has it)");
   }
   return {};
 }

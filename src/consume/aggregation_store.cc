@@ -94,6 +94,19 @@ void add_value(const plan::Aggregation& aggregation, std::int64_t value, std::in
   add_words(aggregation, words, datum);
 }
 
+void add_datum(const plan::Aggregation& aggregation, const Datum& from, Datum& to) {
+  to.count = add(to.count, from.count);
+  to.squares += from.squares;
+  if (aggregation.kind == AggregationKind::kMin) {
+    to.value = std::min(to.value, from.value);
+  } else if (aggregation.kind == AggregationKind::kMax) {
+    to.value = std::max(to.value, from.value);
+  } else {
+    to.value = add(to.value, from.value);
+  }
+  for (const auto& [bin, weight] : from.bins) to.add_to_bin(bin, weight);
+}
+
 }  // namespace
 
 std::int64_t Datum::bin(std::uint32_t index) const {
@@ -192,6 +205,16 @@ bool AggregationStore::merge(std::uint32_t aggregation, std::span<const std::uin
                         static_cast<std::int64_t>(words[0]));
   }
   return true;
+}
+
+void AggregationStore::absorb(AggregationStore& other) {
+  for (std::uint32_t i = 0; i < states_.size(); ++i) {
+    const plan::Aggregation& plan = program_->aggregations[i];
+    for (const auto& [key, from] : other.states_[i].entries) {
+      if (Stored* to = find_or_add(i, key)) add_datum(plan, from.datum, to->datum);
+    }
+    other.states_[i].entries.clear();
+  }
 }
 
 void AggregationStore::clear(std::uint32_t aggregation) {

@@ -76,6 +76,9 @@ class AggregationStore {
   // What a processor that has made no update has.
   static Datum initial(plan::AggregationKind kind);
 
+  // Adds all that another store of the same program holds, and leaves that one empty.
+  void absorb(AggregationStore& other);
+
   // Indices out of range are ignored: records that carry them were checked when the plan was made.
   void clear(std::uint32_t aggregation);
   void truncate(std::uint32_t aggregation, std::optional<std::int64_t> keep);

@@ -22,6 +22,7 @@ constexpr std::uint64_t kRegionSpan = std::uint64_t{1} << 30;
 // Neighbours this far apart are of different groups: no short jump reaches from one to the other.
 // (One region's book holds a group as a whole.)
 constexpr std::uint64_t kGroupSpan = 1024;
+constexpr std::byte kInt3{0xcc};
 
 enum class Way : std::uint8_t { kArm, kRestore };
 
@@ -67,7 +68,17 @@ Installation::Installation(ModuleCache& modules, const SitePlans& plans,
   group_sites();
 }
 
-void Installation::group_sites() {
+Installation::Installation(ModuleCache& modules, const SitePlans& plans)
+    : modules_(modules), plans_(plans) {
+  for (PlacedSite& placed : sorted_sites()) {
+    TL_CHECK(placed.plan->form == isa::SiteForm::kTrap);
+    placed.patch = {kInt3};
+    sites_.push_back({std::move(placed), State::kWaiting});
+  }
+}
+
+// By address, with the numbers of their groups.
+std::vector<PlacedSite> Installation::sorted_sites() const {
   std::vector<PlacedSite> all;
   std::uint32_t groups = 0;
   for (const ModuleSites& module : plans_.modules) {
@@ -81,7 +92,11 @@ void Installation::group_sites() {
     }
   }
   std::ranges::sort(all, {}, &PlacedSite::site);
-  for (PlacedSite& site : all) {
+  return all;
+}
+
+void Installation::group_sites() {
+  for (PlacedSite& site : sorted_sites()) {
     const RemoteAddr end = site.site + site.plan->window_size;
     const bool apart = regions_.empty() || (end - regions_.back().text.start > kRegionSpan &&
                                             site.site - regions_.back().text.end > kGroupSpan);
@@ -212,6 +227,7 @@ Result<ArmReport> Installation::arm(target::StoppedProcess& process) {
 // Whoever restores the process shall not take what stands there for something laid over our jump.
 Result<> Installation::strike_from_book(target::StoppedProcess& process, const PlacedSite& placed) {
   RemoteAddr entry = placed.book_entry;
+  if (entry.value() == 0) return {};  // there is no book
   for (std::size_t n = overwritten_by(placed).size(); n > 0; --n) {
     const std::byte none{0};
     TL_TRY(process.memory().write(entry + offsetof(BookEntry, size), std::span(&none, 1)));
@@ -229,6 +245,7 @@ Result<std::vector<bool>> Installation::sites_in_use(target::StoppedProcess& pro
   for (const Site* site : waiting) {
     const RemoteAddr start = site->placed.site;
     const isa::SitePlan& plan = *site->placed.plan;
+    if (plan.form == isa::SiteForm::kTrap) continue;  // one byte, the first of an instruction
     windows.push_back({start, start + plan.window_size});
     insides.push_back({{start + 1, start + plan.window_size}, site->placed.group});
     if (!site->placed.has_island() || plan.island.hosted) continue;
@@ -364,7 +381,16 @@ target::Traps Installation::traps() const {
   for (const Site& site : sites_) {
     const PlacedSite& placed = site.placed;
     if (site.state != State::kArmed || placed.plan->form != isa::SiteForm::kTrap) continue;
-    traps[placed.site] = {placed.trampoline, placed.plan->original.front()};
+    traps[placed.site] = {placed.trampoline, placed.plan->original};
+  }
+  return traps;
+}
+
+target::Traps Installation::waiting_traps() const {
+  target::Traps traps;
+  for (const Site& site : sites_) {
+    if (site.state == State::kWaiting && site.placed.plan->form == isa::SiteForm::kTrap)
+      traps[site.placed.site] = {{}, site.placed.plan->original};
   }
   return traps;
 }

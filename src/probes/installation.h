@@ -47,6 +47,9 @@ class Installation {
  public:
   // `modules` and `plans` outlive the installation. Nothing is touched yet.
   Installation(ModuleCache& modules, const SitePlans& plans, std::span<const std::byte> object);
+  // Of breakpoints that lead nowhere (the engine `outside`): nothing is mapped, reserve() and
+  // prepare() are not needed. Precondition: all sites are of the form kTrap.
+  Installation(ModuleCache& modules, const SitePlans& plans);
 
   // What it will take in the target, in bytes.
   std::uint64_t memory_needed() const;
@@ -83,6 +86,8 @@ class Installation {
   // Places refused since planning, beside SitePlans::refused.
   const std::vector<RefusedPlace>& refused() const { return refused_; }
   std::size_t armed_count() const;
+  // Places that arm() will make breakpoints, with the instructions there.
+  target::Traps waiting_traps() const;
   // The breakpoints among the armed sites, which somebody has to serve.
   target::Traps traps() const;
   // The process has ended or its image was replaced: nothing is left to be taken back.
@@ -102,6 +107,7 @@ class Installation {
     std::vector<std::byte> image;  // kept until written
   };
 
+  std::vector<PlacedSite> sorted_sites() const;
   void group_sites();
   void refuse_groups(std::span<const std::uint32_t> groups);
   void copy_pages(target::Memory& memory) const;

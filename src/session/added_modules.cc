@@ -63,13 +63,14 @@ Result<> Session::add_modules(std::size_t index, const std::vector<std::size_t>&
   std::ranges::copy(found.notes, std::back_inserter(verbose_notes_));
   if (placed.empty()) return {};
   const auto status = target::read_status(target.tracee.pid());
-  const auto engine = engine_for(status);
+  const auto engine = engine_for(target, status);
   PlannedSites sites = plan_sites(
       placed, target.tracee.modules(), {},
       status && status->shadow_stack ? probes::ShadowStack::kYes : probes::ShadowStack::kNo,
       engine ? *engine : Engine::kNoTraps);
   TL_TRY_ASSIGN(const auto batch, add_batch(context(), *target.program, std::move(sites)));
   fill_names(*target.program, target.tracee.arena());
+  if (target.outside) target.outside->add(*batch, target.tracee.modules(), probes_);
   TL_TRY_ASSIGN(const std::vector<const ProbeBatch*> released, target.tracee.add(batch));
   std::erase_if(target.program->batches, [&](const std::shared_ptr<const ProbeBatch>& known) {
     return std::ranges::find(released, known.get()) != released.end();

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "probes/leftovers.h"
+#include "session/processes.h"
 #include "target/attach.h"
 #include "target/memory.h"
 #include "target/ptrace_thread.h"
@@ -23,17 +24,6 @@ constexpr int kRounds = 3;
 // For each process; see tracee.cc.
 constexpr std::chrono::seconds kInsistence{15};
 constexpr timespec kPause{0, 5'000'000};
-
-std::vector<Pid> all_processes() {
-  std::vector<Pid> pids;
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc"), ::closedir);
-  if (!folder) return pids;
-  while (const dirent* entry = ::readdir(folder.get())) {
-    const int pid = std::atoi(entry->d_name);
-    if (pid > 0) pids.push_back(Pid{pid});
-  }
-  return pids;
-}
 
 enum class Outcome : std::uint8_t { kNothing, kRestored, kLeft };
 
@@ -107,8 +97,22 @@ class Restorer {
 
 }  // namespace
 
-Restored restore_after(const target::ProcessIdentity& tracer) {
+std::vector<Pid> all_processes() {
+  std::vector<Pid> pids;
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc"), ::closedir);
+  if (!folder) return pids;
+  while (const dirent* entry = ::readdir(folder.get())) {
+    const int pid = std::atoi(entry->d_name);
+    if (pid > 0) pids.push_back(Pid{pid});
+  }
+  return pids;
+}
+
+Restored restore_after(const target::ProcessIdentity& tracer, const Ledger& ledger) {
   Restored sum;
+  const Ledger::Outcome breakpoints = ledger.restore();
+  sum.processes = breakpoints.processes;
+  sum.sites = breakpoints.sites;
   for (int round = 0; round < kRounds; ++round) {
     sum.left.clear();
     bool found = false;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "session/ledger.h"
 #include "target/process.h"
 
 namespace trapline::session {
@@ -25,6 +26,6 @@ struct Restored {
 inline Result<target::ProcessIdentity> identify_tracer(Pid pid) { return target::identify(pid); }
 
 // Precondition: `tracer` is dead (a zombie will do).
-Restored restore_after(const target::ProcessIdentity& tracer);
+Restored restore_after(const target::ProcessIdentity& tracer, const Ledger& ledger);
 
 }  // namespace trapline::session

@@ -110,8 +110,8 @@ Result<> Session::plan(std::size_t index, std::span<const PlacedProbe> placed) {
   target.matched_modules.insert(modules.begin(), modules.end());
   target.later = later_probes(program_, match_target(index, modules));
   const auto status = target::read_status(target.tracee.pid());
-  const bool free = status && status->seccomp == 0;
-  TL_TRY_ASSIGN(const Engine engine, engine_for(status));
+  TL_TRY_ASSIGN(const Engine engine, engine_for(target, status));
+  const bool free = status && status->seccomp == 0 && engine != Engine::kOutside;
   RendezvousWishes wishes;
   const bool follow = options_.flag("follow");
   wishes.execs = free && (!placed.empty() || target.later.any || follow);
@@ -126,20 +126,25 @@ Result<> Session::plan(std::size_t index, std::span<const PlacedProbe> placed) {
 
 // By the option, as far as the process allows it: hitting an int3 while SIGTRAP is blocked or
 // ignored makes the kernel reset the handler, so one that has something to lose gets none.
-Result<Engine> Session::engine_for(const Result<target::TaskStatus>& status) const {
+Result<Engine> Session::engine_for(const Target& target,
+                                   const Result<target::TaskStatus>& status) const {
   constexpr std::uint64_t kSigtrap = 1u << (SIGTRAP - 1);
-  const std::string asked = options_.text("engine");
-  if (asked == "outside")
-    return Error(ErrorCode::kUnsupported, fmt::format("engine={} is not offered yet", asked));
+  const std::string asked = target.only_outside ? "outside" : options_.text("engine");
+  const bool only_traps = asked == "trap" || asked == "outside";
   const bool follow = options_.flag("follow");
   const bool uses_traps =
       !status || ((status->caught_signals | status->ignored_signals) & kSigtrap) != 0;
-  if (asked == "trap" && follow)
-    return Error(ErrorCode::kUnsupported, "engine=trap together with follow is not offered yet");
-  if (asked == "trap" && uses_traps) {
+  if (only_traps && follow) {
     return Error(ErrorCode::kUnsupported,
-                 "engine=trap is not possible where the process handles or ignores SIGTRAP itself");
+                 fmt::format("engine={} together with follow is not offered yet", asked));
   }
+  if (only_traps && uses_traps) {
+    return Error(ErrorCode::kUnsupported,
+                 fmt::format("engine={} is not possible where the process handles or ignores "
+                             "SIGTRAP itself",
+                             asked));
+  }
+  if (asked == "outside") return Engine::kOutside;
   if (uses_traps || follow) return Engine::kNoTraps;
   if (asked == "inline") return Engine::kInline;
   return asked == "trap" ? Engine::kTrap : Engine::kAuto;
@@ -236,7 +241,7 @@ Result<> Session::start() {
     TL_TRY_ASSIGN(const Loaded loaded, targets_[i].tracee.load());
     const auto& program = targets_[i].program;
     if (loaded == Loaded::kAnew || (program && program->batches.size() > 1)) TL_TRY(match_again(i));
-    TL_TRY(reserve(i));
+    TL_TRY(reserve_or_outside(i));
   }
   environment_ = std::make_unique<TracerEnvironment>(
       program_, globals(), store_,
@@ -309,10 +314,31 @@ Result<> Session::build(std::size_t index) {
   return {};
 }
 
+// engine=auto takes the engine that needs no memory where there is no other.
+Result<> Session::reserve_or_outside(std::size_t index) {
+  Target& target = targets_[index];
+  Result<> reserved = reserve(index);
+  if (reserved || !target.tracee.refuses_mappings() || target.only_outside) return reserved;
+  target.only_outside = true;
+  const auto engine = engine_for(target, target::read_status(target.tracee.pid()));
+  if (!engine || options_.text("engine") != "auto") {
+    target.only_outside = false;
+    if (!engine) return reserved;
+    return Error(reserved.error().code(),
+                 reserved.error().text() +
+                     "; -x engine=outside traces it by breakpoints, with nothing mapped into it");
+  }
+  notes_.push_back(fmt::format("pid {} is traced by breakpoints, with nothing mapped into it: {}",
+                               target.tracee.pid().value, reserved.error().text()));
+  TL_TRY(match_again(index));
+  return reserve(index);
+}
+
 // Maps what one process needs.
 Result<> Session::reserve(std::size_t index) {
   Target& target = targets_[index];
   target.drainer.reset();
+  target.outside.reset();
   TL_TRY(build(index));
   if (!target.program) return {};
   const std::uint64_t most_memory =
@@ -329,10 +355,33 @@ Result<> Session::reserve(std::size_t index) {
   clock_.calibrate();
   clock_.fill_header(*header);
   if (!target.tracee.reads_counter()) header->tsc_mult = 0;
+  if (target.program->batches.front()->sites.is_outside()) {
+    serve_outside(target);
+    return {};
+  }
   TL_TRY_ASSIGN(consume::Drainer drainer,
                 consume::Drainer::create(arena, target.program->layout, program_));
   target.drainer.emplace(std::move(drainer));
   return {};
+}
+
+// The serving thread may still be at the engine of the image before.
+void Session::serve_outside(Target& target) {
+  Tracee& tracee = target.tracee;
+  const auto cpus = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
+  target.outside = std::make_shared<OutsideEngine>(
+      program_, tracee.pid(), tracee.arena(), target.program->layout,
+      static_cast<std::uint64_t>(options_.number("bufsize") * cpus));
+  for (const auto& batch : target.program->batches)
+    target.outside->add(*batch, tracee.modules(), probes_);
+  const auto status = target::read_status(tracee.pid());
+  const bool shadow_stack = status && status->shadow_stack;
+  tracee.serve_outside(
+      {[engine = target.outside](Tid tid, RemoteAddr at, const target::Registers& registers) {
+         engine->hit(tid, at, registers);
+       },
+       [engine = target.outside](Tid tid) { engine->thread_ended(tid); },
+       shadow_stack ? target::ShadowStack::kYes : target::ShadowStack::kNo});
 }
 
 Result<> Session::arm(std::size_t index) {
@@ -342,7 +391,8 @@ Result<> Session::arm(std::size_t index) {
   if (done) done = target.tracee.arm();
   // Of breakpoints nobody needs to be told who has asked for them.
   std::vector<std::string> notes = target.tracee.take_notes();
-  if (options_.text("engine") != "trap") std::ranges::move(notes, std::back_inserter(notes_));
+  const std::string engine = options_.text("engine");
+  if (engine != "trap" && engine != "outside") std::ranges::move(notes, std::back_inserter(notes_));
   if (!done && done.error().code() != ErrorCode::kTargetGone) {
     return done.error().within(fmt::format("pid {}", target.tracee.pid().value));
   }
@@ -370,7 +420,7 @@ std::span<std::byte> Session::globals() {
 // then it is armed anew.
 Result<> Session::arm_again(std::size_t index) {
   Target& target = targets_[index];
-  if (target.drainer) TL_TRY(drain(consume::DrainKind::kFinal));
+  if (target.drainer || target.outside) TL_TRY(drain(consume::DrainKind::kFinal));
   // The old arena stays mapped here until reserve() replaces it: its globals go on in own_globals_.
   const std::span<std::byte> old = globals();
   if (!old.empty()) std::memmove(own_globals_.data(), old.data(), old.size());
@@ -383,13 +433,14 @@ Result<> Session::arm_again(std::size_t index) {
   watch_requests(index);
   target.tracee.forget();
   target.drainer.reset();
+  target.outside.reset();
   target.program.reset();
   if (const auto loaded = target.tracee.load(); !loaded) {
     if (loaded.error().code() == ErrorCode::kTargetGone) return {};
     return loaded.error();
   }
   TL_TRY(match_again(index));
-  TL_TRY(reserve(index));
+  TL_TRY(reserve_or_outside(index));
   if (target.program && !own_globals_.empty()) {
     std::memcpy(target.tracee.arena().data() + target.program->layout.globals, own_globals_.data(),
                 program_.globals_size);
@@ -498,7 +549,7 @@ bool Session::all_ended() const {
 
 milliseconds Session::time_to_wait() const {
   const bool any_arena =
-      std::ranges::any_of(targets_, [](const Target& t) { return t.drainer.has_value(); });
+      std::ranges::any_of(targets_, [](const Target& t) { return t.drainer || t.outside; });
   milliseconds wait = busy_ ? kBusyPause : any_arena ? kIdlePause : milliseconds(100);
   for (const Target& target : targets_) {
     if (target.tracee.about_to_exec()) wait = std::min(wait, kBusyPause);
@@ -535,9 +586,16 @@ Result<> Session::drain(consume::DrainKind kind) {
   const std::uint64_t ns = Clock::monotonic_ns();
   for (std::size_t i = 0; i < targets_.size(); ++i) {
     Target& target = targets_[i];
-    if (!target.drainer) continue;
+    if (!target.drainer && !target.outside) continue;
     const bool over = kind == consume::DrainKind::kFinal || target.tracee.ended();
     const std::uint64_t horizon = counter_trusted_ && target.tracee.reads_counter() ? counter : ns;
+    if (target.outside) {
+      OutsideEngine::Taken taken = target.outside->take(store_, over ? ~std::uint64_t{0} : horizon);
+      for (consume::Record& record : taken.records) record.source = static_cast<std::uint32_t>(i);
+      records.push_back(std::move(taken.records));
+      untold_ += taken.drops;
+      continue;
+    }
     consume::DrainResult taken =
         target.drainer->drain(store_, over ? consume::DrainKind::kFinal : kind, horizon);
     for (consume::Record& record : taken.records) record.source = static_cast<std::uint32_t>(i);
@@ -755,7 +813,10 @@ Result<> Session::stop() {
   TL_TRY(output_.flush());
   profiler_.reset();
   environment_.reset();
-  for (Target& target : targets_) target.drainer.reset();
+  for (Target& target : targets_) {
+    target.drainer.reset();
+    target.outside.reset();
+  }
   if (failed) return *failed;
   return {};
 }

@@ -40,6 +40,7 @@
 #include "session/enabling.h"
 #include "session/invoker.h"
 #include "session/later_probes.h"
+#include "session/outside_engine.h"
 #include "session/profiler.h"
 #include "session/request_watch.h"
 #include "session/target_program.h"
@@ -65,6 +66,10 @@ class Session {
 
   // Who `pid` is in the tracer's own probes. Before start().
   void set_invoker(const Invoker& invoker) { invoker_ = invoker; }
+  // See Tracee::set_ledger. Before start().
+  void set_ledger(Ledger* ledger) {
+    for (Target& target : targets_) target.tracee.set_ledger(ledger);
+  }
   // See wire::Layout::mute_offset; 0: none. Before compile().
   void set_mute_offset(std::int32_t offset) { mute_offset_ = offset; }
 
@@ -127,6 +132,8 @@ class Session {
     PlannedSites sites;  // from find() to compile(), then in `program`
     LaterProbes later;   // of its present image
     std::unique_ptr<TargetProgram> program;
+    std::shared_ptr<OutsideEngine> outside;
+    bool only_outside = false;  // nothing can be mapped into it, and engine=auto was asked for
     Tracee tracee;
     Pid family;             // by which descriptions name it: of a followed child, its ancestor's
     bool followed = false;  // a child of a traced process
@@ -151,10 +158,12 @@ class Session {
   ProgramContext context() { return {program_, options_, probes_, bodies_}; }
   void share_globals(std::size_t index);
   Result<> plan(std::size_t index, std::span<const PlacedProbe> placed);
-  Result<Engine> engine_for(const Result<target::TaskStatus>& status) const;
+  Result<Engine> engine_for(const Target& target, const Result<target::TaskStatus>& status) const;
   Result<> match_again(std::size_t index);
   Result<> build(std::size_t index);
   Result<> reserve(std::size_t index);
+  Result<> reserve_or_outside(std::size_t index);
+  void serve_outside(Target& target);
   void activate(Target& target);
   Result<> arm(std::size_t index);
   Result<> arm_again(std::size_t index);

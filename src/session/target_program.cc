@@ -23,6 +23,7 @@ probes::Traps traps_for(bool by_name, Engine engine) {
     case Engine::kInline:
       return probes::Traps::kOffered;
     case Engine::kTrap:
+    case Engine::kOutside:
       return probes::Traps::kAlways;
     case Engine::kAuto:
       break;
@@ -127,8 +128,12 @@ Result<std::shared_ptr<const ProbeBatch>> make_batch(const ProgramContext& conte
                                                      const wire::Layout& layout, PlannedSites sites,
                                                      std::vector<probes::ProbeBinding> bindings,
                                                      std::set<BodyKey> wanted) {
-  for (const std::uint32_t i : sites.probes) wanted.insert(body_key(context.probes[i]));
   auto batch = std::make_shared<ProbeBatch>();
+  if (sites.is_outside()) {  // nobody runs a body
+    batch->sites = std::move(sites);
+    return std::shared_ptr<const ProbeBatch>(std::move(batch));
+  }
+  for (const std::uint32_t i : sites.probes) wanted.insert(body_key(context.probes[i]));
   TL_TRY_ASSIGN(batch->object,
                 context.bodies.get(context.program, layout, wanted,
                                    sites.rendezvous.empty() ? Stubs::kLeaveOut : Stubs::kInclude));
@@ -147,6 +152,38 @@ Result<std::shared_ptr<const ProbeBatch>> make_batch(const ProgramContext& conte
   batch->sites = std::move(sites);
   batch->bindings = std::move(bindings);
   return std::shared_ptr<const ProbeBatch>(std::move(batch));
+}
+
+// rep movs and the like.
+bool is_repeated(std::span<const std::byte> bytes) {
+  bool repeats = false;
+  for (const std::byte byte : bytes) {
+    const auto value = static_cast<unsigned>(byte);
+    const bool repeat = value == 0xf2 || value == 0xf3;
+    const bool rex = value >= 0x40 && value <= 0x4f;
+    const bool other = value == 0x66 || value == 0x67 || value == 0x64 || value == 0x65 ||
+                       value == 0x26 || value == 0x2e || value == 0x36 || value == 0x3e;
+    repeats = repeats || repeat;
+    if (repeat || rex || other) continue;
+    return repeats && ((value >= 0xa4 && value <= 0xa7) || (value >= 0xaa && value <= 0xaf));
+  }
+  return false;
+}
+
+// A step of one of these is one turn of many.
+void refuse_repeated(const probes::ModuleCache& modules, probes::SitePlans& plans) {
+  for (probes::ModuleSites& module : plans.modules) {
+    const LoadBias bias = modules.module(module.module).bias;
+    std::erase_if(module.sites, [&](const isa::SitePlan& site) {
+      if (!is_repeated(site.original)) return false;
+      for (const isa::PlannedPoint& point : site.points) {
+        plans.refused.push_back({plans.uses[point.tag].probe, module.module,
+                                 bias.to_remote(site.site), "a repeated string instruction",
+                                 "the engine outside would have to step each of its turns"});
+      }
+      return true;
+    });
+  }
 }
 
 void put_text(unsigned char* to, std::size_t size, std::string_view text) {
@@ -181,6 +218,7 @@ PlannedSites plan_sites(std::span<const PlacedProbe> which, probes::ModuleCache&
                         RendezvousWishes rendezvous, probes::ShadowStack shadow_stack,
                         Engine engine) {
   PlannedSites sites;
+  sites.engine = engine;
   std::vector<probes::WantedProbe> wanted;
   std::uint32_t number = 0;
   for (const PlacedProbe& placed : which) {
@@ -209,6 +247,7 @@ PlannedSites plan_sites(std::span<const PlacedProbe> which, probes::ModuleCache&
   }
   std::erase_if(sites.plans.refused,
                 [&](const probes::RefusedPlace& place) { return !sites.is_probe(place.probe); });
+  if (sites.is_outside()) refuse_repeated(modules, sites.plans);
   return sites;
 }
 

@@ -58,6 +58,15 @@ struct RendezvousWishes {
   bool any() const { return execs || loads || forks; }
 };
 
+// What serves the places of probes.
+enum class Engine : std::uint8_t {
+  kNoTraps,  // jumps only: the process may have no breakpoints
+  kInline,   // jumps only; what a breakpoint would reach is told
+  kAuto,     // breakpoints where no jump fits, for probes that are asked for by name
+  kTrap,     // breakpoints only
+  kOutside,  // breakpoints only, and nothing is mapped: see outside_engine.h
+};
+
 // The sites of some probes and of the rendezvous. The plans know them by their number: probes
 // first.
 struct PlannedSites {
@@ -66,6 +75,9 @@ struct PlannedSites {
   probes::SitePlans plans;
   // Every function that the process has for it has its site.
   RendezvousWishes told;
+  Engine engine = Engine::kInline;
+
+  bool is_outside() const { return engine == Engine::kOutside; }
 
   bool is_probe(std::uint32_t number) const { return number < probes.size(); }
 };
@@ -78,14 +90,6 @@ struct PlacedProbe {
   bool by_name = false;  // see PidPoint
 };
 
-// What serves the places of probes.
-enum class Engine : std::uint8_t {
-  kNoTraps,  // jumps only: the process may have no breakpoints
-  kInline,   // jumps only; what a breakpoint would reach is told
-  kAuto,     // breakpoints where no jump fits, for probes that are asked for by name
-  kTrap,     // breakpoints only
-};
-
 // Plans the sites of some probes of one process.
 PlannedSites plan_sites(std::span<const PlacedProbe> which, probes::ModuleCache& modules,
                         RendezvousWishes rendezvous, probes::ShadowStack shadow_stack,
@@ -93,7 +97,7 @@ PlannedSites plan_sites(std::span<const PlacedProbe> which, probes::ModuleCache&
 
 struct ProbeBatch {
   PlannedSites sites;
-  std::shared_ptr<const BodyObject> object;
+  std::shared_ptr<const BodyObject> object;    // nullptr: is_outside()
   std::vector<probes::ProbeBinding> bindings;  // by number; without the process's addresses
 };
 

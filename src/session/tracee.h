@@ -15,8 +15,10 @@
 // loaded modules, it tells by its rendezvous (see probes/rendezvous.h); a launched one that has
 // none for exec stays attached instead, so that the exec is seen before its new image runs. One
 // with breakpoints stays attached, too, and everything is then done on the thread that serves them
-// (target/trap_server.h). add() and arm_again() are for the modules that come while it runs. A
-// process that ends at any moment is no error: ended() tells.
+// (target/trap_server.h). With the engine `outside` nothing is mapped into it: reserve() makes an
+// arena that only the tracer has, and hits are told (serve_outside). add() and arm_again() are for
+// the modules that come while it runs. A process that ends at any moment is no error: ended()
+// tells.
 
 #pragma once
 
@@ -38,6 +40,7 @@
 #include "probes/in_use.h"
 #include "probes/installation.h"
 #include "probes/module_cache.h"
+#include "session/ledger.h"
 #include "session/loaded_modules.h"
 #include "session/target_program.h"
 #include "target/arena_mapping.h"
@@ -93,6 +96,13 @@ class Tracee {
   // `most_memory`: bytes that the probes may take in the process, beside the arena. Errors:
   // kUnsupported (more are needed), kTargetGone and what the parts say.
   Result<> reserve(const TargetProgram& program, std::uint64_t most_memory);
+  // reserve() has failed because nothing could be mapped.
+  bool refuses_mappings() const { return refuses_mappings_; }
+  // Where the breakpoints of the engine `outside` are noted, for the tracer's other process.
+  // Outlives the tracee; nullptr: nowhere.
+  void set_ledger(Ledger* ledger) { ledger_ = ledger; }
+  // Who is told of hits, with the engine `outside`. Before arm().
+  void serve_outside(target::Outside outside) { outside_hits_ = std::move(outside); }
   std::span<std::byte> arena()
       const;  // our mapping of it; stays readable after the process has ended
   RemoteAddr arena_address() const;
@@ -208,12 +218,14 @@ class Tracee {
   Result<> load_held();
   target::Traps traps() const;
   void tell_traps();
+  Result<> note_traps();
   Result<std::optional<target::Event>> next_event();
   template <typename F>
   Result<> insist(std::chrono::steady_clock::time_point deadline, std::string_view purpose, F f);
   target::Attachment* attachment();
   probes::RegionOwner owner() const;
   Result<> check_memory(std::uint64_t most);
+  Result<> map_memory(const wire::Layout& layout);
   Result<> seize();
   Result<> let_go();
   void note_stop(std::string_view purpose, std::chrono::nanoseconds duration);
@@ -243,7 +255,11 @@ class Tracee {
   std::optional<target::LaunchedProcess> launched_;
   bool launch_attached_ = false;                  // launched_'s attachment still holds the process
   std::optional<target::Attachment> attachment_;  // one of our own; only while it is needed
-  std::unique_ptr<target::TrapServer> server_;    // has the attachment, if there are breakpoints
+  bool outside_ = false;                          // the engine of its probes
+  bool refuses_mappings_ = false;
+  std::optional<target::Outside> outside_hits_;
+  Ledger* ledger_ = nullptr;
+  std::unique_ptr<target::TrapServer> server_;  // has the attachment, if there are breakpoints
   std::optional<target::StoppedProcess>
       held_;              // from load() to activate(), of a process that was at_exec_
   bool at_exec_ = false;  // stopped at an exec event

@@ -248,6 +248,17 @@ Result<ArenaMapping> ArenaMapping::create(RemoteCalls& calls, std::uint64_t size
   return arena;
 }
 
+Result<ArenaMapping> ArenaMapping::create_here(std::uint64_t size) {
+  size = (size + kPage - 1) / kPage * kPage;
+  void* const local = ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (local == MAP_FAILED)
+    return Error::os(errno, "mapping " + std::to_string(size) + " bytes of memory");
+  ArenaMapping arena;
+  arena.local_ = {static_cast<std::byte*>(local), size};
+  return arena;
+}
+
 Result<> ArenaMapping::allocate() {
   const std::uint64_t size = local_.size();
   const Fd file = std::move(file_);

@@ -29,6 +29,8 @@ class ArenaMapping {
   // `size` is rounded up to whole pages; zeroed. Errors name the limit that was hit (descriptors,
   // address space). allocate() is next.
   static Result<ArenaMapping> create(RemoteCalls& calls, std::uint64_t size);
+  // One that only the tracer has. allocate() and enter() are not for it.
+  static Result<ArenaMapping> create_here(std::uint64_t size);
   // Allocates all of its memory, so that no body will ever want for a page. Errors: no memory.
   Result<> allocate();
   // Enters its bytes from `begin` to `end` into both processes' page tables, from outside while the

@@ -184,7 +184,7 @@ void Tracees::release_held(Tracee& t) {
   go_on(t, 0, Purpose::kStop);
 }
 
-Result<> Tracees::stop_all(Clock::time_point deadline) {
+Result<> Tracees::stop_all(Clock::time_point deadline, InKernel in_kernel) {
   for (auto& [tid, t] : threads) {
     if (t.state == TraceeState::kRunning || t.state == TraceeState::kListening) interrupt(t);
     if (t.state == TraceeState::kHeld) release_held(t);
@@ -194,9 +194,9 @@ Result<> Tracees::stop_all(Clock::time_point deadline) {
   for (;;) {
     const bool progress = collect(Purpose::kStop);
     if (gone || threads.empty()) return target::gone(pid);
-    if (all_stopped()) {
+    if (all_stopped(progress ? InKernel::kIsAwaited : in_kernel)) {
       TL_TRY_ASSIGN(const bool found, seize_unknown(Purpose::kStop));
-      if (!found && all_stopped()) return {};
+      if (!found && all_stopped(in_kernel)) return {};
       continue;
     }
     const auto now = Clock::now();
@@ -210,9 +210,13 @@ Result<> Tracees::stop_all(Clock::time_point deadline) {
   }
 }
 
-bool Tracees::all_stopped() const {
-  return std::ranges::all_of(threads, [](const auto& entry) {
-    return entry.second.state == TraceeState::kStopped || entry.second.state == TraceeState::kDead;
+bool Tracees::all_stopped(InKernel in_kernel) const {
+  return std::ranges::all_of(threads, [&](const auto& entry) {
+    const Tracee& t = entry.second;
+    if (t.state == TraceeState::kStopped || t.state == TraceeState::kDead) return true;
+    if (in_kernel == InKernel::kIsAwaited || !t.interrupted) return false;
+    const auto stat = read_stat(pid, t.tid);
+    return stat && stat->state == 'D';
   });
 }
 
@@ -263,10 +267,10 @@ Result<int> Tracees::wait_for(Tid tid, Clock::time_point deadline) {
   }
 }
 
-Result<> Tracees::restop(Tid tid, Clock::time_point deadline) {
+Result<> Tracees::restop(Tid tid, Clock::time_point deadline, int signal) {
   const auto it = threads.find(tid.value);
   if (it == threads.end()) return gone_thread(tid);
-  go_on(it->second, 0, Purpose::kStop);
+  go_on(it->second, signal, Purpose::kStop);
   while (it->second.state != TraceeState::kStopped) {
     TL_TRY_ASSIGN(const int status, wait_for(tid, deadline));
     on_status(tid.value, status, Purpose::kStop);

@@ -51,6 +51,10 @@ struct Tracee {
 
 enum class Purpose : std::uint8_t { kPump, kStop };
 
+// A thread that sleeps in the kernel uninterruptibly (for its vfork child, say), and has been sent
+// PTRACE_INTERRUPT, executes no instruction before it stops: that may be enough.
+enum class InKernel : std::uint8_t { kIsAwaited, kIsEnough };
+
 // Instructions of the target that remote_syscall.h uses; looked for once an image.
 struct Gadgets {
   RemoteAddr syscall;         // 0f 05
@@ -82,7 +86,7 @@ struct Tracees {
   // Seizes every thread; nobody is stopped.
   Result<> seize_all(Clock::time_point deadline);
   // Brings every thread to kStopped. kTimeout: some did not; the others stay stopped.
-  Result<> stop_all(Clock::time_point deadline);
+  Result<> stop_all(Clock::time_point deadline, InKernel in_kernel = InKernel::kIsAwaited);
   // Every kStopped thread goes on as it was.
   void resume_all();
   // Every kStopped thread is let go of, and children and strays, which are waited for.
@@ -97,8 +101,9 @@ struct Tracees {
   // The next status of one thread, which is not handled here; its end is, and gives kTargetGone.
   // kTimeout.
   Result<int> wait_for(Tid tid, Clock::time_point deadline);
-  // A thread in some other stop comes to kStopped without executing an instruction.
-  Result<> restop(Tid tid, Clock::time_point deadline);
+  // A thread in some other stop comes to kStopped without executing an instruction. `signal`:
+  // delivered to it first; 0: none.
+  Result<> restop(Tid tid, Clock::time_point deadline, int signal = 0);
   // A kStopped thread runs for a moment and is kStopped again. It may have made other threads
   // meanwhile: see StoppedProcess::settle().
   Result<> run_briefly(Tid tid, std::chrono::microseconds time, Clock::time_point deadline);
@@ -122,7 +127,7 @@ struct Tracees {
   void release_held(Tracee& t);
   static void repair(const Tracee& t);
   void mark_dead();
-  bool all_stopped() const;
+  bool all_stopped(InKernel in_kernel = InKernel::kIsAwaited) const;
   Error not_stopped() const;
 };
 

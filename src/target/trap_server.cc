@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "target/registers.h"
 #include "target/stopped.h"
 
 namespace trapline::target {
@@ -24,7 +23,7 @@ constexpr std::byte kInt3{0xcc};
 
 AttachOptions TrapServer::attach_options() {
   AttachOptions options;
-  options.follow = {.exec = true, .forks = true, .threads = false, .traps = true};
+  options.follow = {.exec = true, .forks = true, .threads = true, .traps = true};
   return options;
 }
 
@@ -103,8 +102,13 @@ bool TrapServer::serve(Attachment& attachment, milliseconds wait) {
     case Event::Kind::kFork:
       on_fork(attachment, **event);
       break;
+    case Event::Kind::kThreadEnded:
+      owed_.erase((*event)->tid.value);
+      if (outside_) outside_->thread_ended((*event)->tid);
+      break;
     case Event::Kind::kExit:
     case Event::Kind::kExec:
+      owed_.clear();
       if (&attachment == &*attachment_) events_.push_back(**event);
       break;
     default:
@@ -113,16 +117,59 @@ bool TrapServer::serve(Attachment& attachment, milliseconds wait) {
   return true;
 }
 
+void TrapServer::set_outside(Outside outside) {
+  instructions_.emplace(outside.shadow_stack);
+  outside_ = std::move(outside);
+}
+
 void TrapServer::on_trap(Attachment& attachment, const Event& event) {
+  if (event.trap_code == TRAP_TRACE) return on_step(attachment, event);
   const auto trap = event.trap_code == SI_KERNEL ? traps_.find(event.pc - 1) : traps_.end();
   if (trap == traps_.end()) {
     (void)attachment.resume(event.tid, SIGTRAP);
     return;
   }
+  if (trap->second.trampoline.value() == 0)
+    return on_outside_hit(attachment, event, trap->first, trap->second.original);
   auto registers = read_registers(event.tid);
   if (!registers) return;  // killed
   registers->set_pc(trap->second.trampoline);
   if (!write_registers(event.tid, *registers)) return;
+  (void)attachment.resume(event.tid);
+}
+
+void TrapServer::on_outside_hit(Attachment& attachment, const Event& event, RemoteAddr at,
+                                const std::vector<std::byte>& original) {
+  auto registers = read_registers(event.tid);
+  if (!registers || !outside_) return;  // killed
+  registers->set_pc(at);
+  std::optional<std::uint64_t> mask;
+  const auto owed = owed_.find(event.tid.value);
+  const bool known = owed != owed_.end() && owed->second.at == at &&
+                     owed->second.unfinished.stack_pointer == registers->sp().value();
+  if (known) {
+    mask = owed->second.unfinished.signal_mask;
+  } else {
+    outside_->hit(event.tid, at, *registers);
+  }
+  if (owed != owed_.end()) owed_.erase(owed);
+  std::vector<Attachment*> sharing{&*attachment_};
+  for (Attachment& vforked : vforked_) sharing.push_back(&vforked);
+  const auto done =
+      instructions_->run(sharing, attachment, event.tid, {at, original}, *registers, mask);
+  if (done && !*done) return;
+  if (!done && done.error().code() == ErrorCode::kTargetGone) return;
+  owed_[event.tid.value] = {at, done ? **done : Unfinished{registers->sp().value(), mask}};
+}
+
+// A step that had to wait has come to its end after all.
+void TrapServer::on_step(Attachment& attachment, const Event& event) {
+  const auto owed = owed_.find(event.tid.value);
+  if (owed != owed_.end()) {
+    if (owed->second.unfinished.signal_mask)
+      (void)set_signal_mask(event.tid, *owed->second.unfinished.signal_mask);
+    owed_.erase(owed);
+  }
   (void)attachment.resume(event.tid);
 }
 
@@ -139,7 +186,8 @@ void TrapServer::clean(Attachment& child) {
   if (!stopped) return;
   for (const auto& [at, trap] : traps_) {
     const auto byte = stopped->memory().read_value<std::byte>(at);
-    if (byte && *byte == kInt3) (void)stopped->memory().write(at, std::span(&trap.original, 1));
+    if (byte && *byte == kInt3)
+      (void)stopped->memory().write(at, std::span(trap.original).first(1));
   }
   (void)stopped->detach();
 }

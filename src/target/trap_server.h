@@ -11,11 +11,15 @@
 // not ours is delivered.
 // A forked child inherits the int3 bytes and nobody who answers: its text is restored before it
 // runs. A vfork child shares the memory: its hits are served until it executes or ends.
+// A breakpoint without a trampoline is one of the engine `outside`: whoever wants to know is told
+// of the hit, and the instruction that it stands on is done for the thread (hidden_instruction.h).
 // Limits: the kernel takes SIGTRAP out of the mask of a thread that blocks it and hits an int3, and
 // resets a handler then; who arms traps looks beforehand whether there is one. A process made by
 // clone with CLONE_VM alone is taken for a fork.
 
 #pragma once
+
+#include <sys/types.h>
 
 #include <chrono>
 #include <condition_variable>
@@ -33,14 +37,24 @@
 #include "base/address.h"
 #include "base/result.h"
 #include "target/attach.h"
+#include "target/hidden_instruction.h"
+#include "target/registers.h"
 
 namespace trapline::target {
 
 struct Trap {
-  RemoteAddr trampoline;
-  std::byte original{};  // what the int3 stands on
+  RemoteAddr trampoline;            // 0: none, see Outside
+  std::vector<std::byte> original;  // of the instruction that the int3 stands on; at least its
+                                    // first byte, without a trampoline all
 };
 using Traps = std::map<RemoteAddr, Trap>;  // by the int3's address
+
+// What is told, on the server's thread, with the thread in question standing still.
+struct Outside {
+  std::function<void(Tid, RemoteAddr, const Registers&)> hit;  // pc on the instruction
+  std::function<void(Tid)> thread_ended;
+  ShadowStack shadow_stack = ShadowStack::kNo;
+};
 
 class TrapServer {
  public:
@@ -68,6 +82,7 @@ class TrapServer {
 
   std::optional<Attachment>& attachment() { return attachment_; }
   void set_traps(Traps traps) { traps_ = std::move(traps); }
+  void set_outside(Outside outside);
   // While somebody holds the process stopped, events are left alone.
   void set_serving(bool serving) { serving_ = serving; }
   // Answers all that waits for an answer.
@@ -81,12 +96,23 @@ class TrapServer {
   bool serve(Attachment& attachment, std::chrono::milliseconds wait);
   void serve_all(std::chrono::milliseconds wait);
   void on_trap(Attachment& attachment, const Event& event);
+  void on_step(Attachment& attachment, const Event& event);
+  void on_outside_hit(Attachment& attachment, const Event& event, RemoteAddr at,
+                      const std::vector<std::byte>& original);
   void on_fork(Attachment& parent, const Event& event);
   void clean(Attachment& child);
 
   std::optional<Attachment> attachment_;
   std::vector<Attachment> vforked_;
   Traps traps_;
+  std::optional<Outside> outside_;
+  std::optional<InstructionServer> instructions_;
+  // Threads whose hit has been told, while the instruction could not be done yet: they come again.
+  struct Owed {
+    RemoteAddr at;
+    Unfinished unfinished;
+  };
+  std::map<pid_t, Owed> owed_;
   std::deque<Event> events_;
   bool serving_ = false;
 

@@ -84,8 +84,8 @@ int await(pid_t worker, const sigset_t& signals, Role role) {
   }
 }
 
-void clean_up(const target::ProcessIdentity& worker, int number) {
-  const session::Restored restored = session::restore_after(worker);
+void clean_up(const target::ProcessIdentity& worker, int number, const session::Ledger& ledger) {
+  const session::Restored restored = session::restore_after(worker, ledger);
   const char* name = ::sigabbrev_np(number);
   say(fmt::format("the tracing process was killed (SIG{}): {} process{} restored",
                   name != nullptr ? name : std::to_string(number), restored.processes,
@@ -136,7 +136,8 @@ void Front::step_aside() const {
 }
 
 int run_guarded(Role role, const std::function<int(const Front&)>& work) {
-  const Front front(session::Invoker::self());
+  session::Ledger ledger;
+  const Front front(session::Invoker::self(), ledger);
   sigset_t original;
   const sigset_t signals = block_signals(role, original);
   std::fflush(nullptr);
@@ -150,7 +151,7 @@ int run_guarded(Role role, const std::function<int(const Front&)>& work) {
   if (role == Role::kServer) close_descriptors();
   const auto identity = session::identify_tracer(Pid{worker});
   const int status = await(worker, signals, role);
-  if (WIFSIGNALED(status) && identity) clean_up(*identity, WTERMSIG(status));
+  if (WIFSIGNALED(status) && identity) clean_up(*identity, WTERMSIG(status), ledger);
   ::waitpid(worker, nullptr, 0);
   if (WIFSIGNALED(status)) end_as_worker_did(WTERMSIG(status));
   return WEXITSTATUS(status);

@@ -16,6 +16,7 @@
 #include <functional>
 
 #include "session/invoker.h"
+#include "session/ledger.h"
 
 namespace trapline::tool {
 
@@ -29,6 +30,8 @@ enum class Role : std::uint8_t {
 class Front {
  public:
   const session::Invoker& invoker() const { return invoker_; }
+  // What both processes know of breakpoints.
+  session::Ledger& ledger() const { return *ledger_; }
   // Of a command, true: killed; nobody waits for what the worker still prints, and it goes nowhere.
   bool is_gone() const;
   // Leaves the process group. Commands that were started before stay in it.
@@ -36,8 +39,10 @@ class Front {
 
  private:
   friend int run_guarded(Role role, const std::function<int(const Front&)>& work);
-  explicit Front(const session::Invoker& invoker) : invoker_(invoker) {}
+  Front(const session::Invoker& invoker, session::Ledger& ledger)
+      : invoker_(invoker), ledger_(&ledger) {}
   session::Invoker invoker_;
+  session::Ledger* ledger_;
 };
 
 // Runs `work` in the worker and returns what it returned, in both processes. To be called by a

@@ -32,9 +32,10 @@ Places places_of(session::Session& session) {
           if (!sites.is_probe(use.probe)) continue;
           if (site.form == isa::SiteForm::kTrap) {
             places.emplace(sites.probes[use.probe],
-                           fmt::format("trap: +{:#x} ({:#x}), a breakpoint: the tracer stays "
+                           fmt::format("{}: +{:#x} ({:#x}), a breakpoint: the tracer stays "
                                        "attached, and if it is killed with -9, so is the process",
-                                       use.offset, bias.to_remote(site.site).value()));
+                                       sites.is_outside() ? "outside" : "trap", use.offset,
+                                       bias.to_remote(site.site).value()));
             continue;
           }
           places.emplace(

@@ -152,6 +152,7 @@ int trace(const CommandLine& command, const Front& front) {
 
   session::Session session(*compiled->program, compiled->options, std::move(*processes), *output);
   session.set_invoker(front.invoker());
+  session.set_ledger(&front.ledger());
   const auto found = session.find();
   if (!found) return say(found.error()), kExitError;
   if (report_unmatched(command, compiled->options, *compiled->program, session.enabling()))
