@@ -126,12 +126,12 @@ class Cycle:
 
     def look_after(self, pid, how, before):
         if how != "both killed":
-            if not processes.wait_until(lambda: not ours(pid), 2):
+            if not processes.wait_until(lambda: not ours(pid), PATIENCE):
                 self.wrong(f"left behind: {ours(pid)}")
-        untraced = processes.wait_until(lambda: processes.status_field(pid, "TracerPid") in ("0", None), 2)
+        untraced = processes.wait_until(lambda: processes.status_field(pid, "TracerPid") in ("0", None), PATIENCE)
         if not untraced:
             self.wrong(f"still traced by {processes.status_field(pid, 'TracerPid')}")
-        if not processes.wait_until(lambda: state(pid) not in "Tt", 2):
+        if not processes.wait_until(lambda: state(pid) not in "Tt", PATIENCE):
             self.wrong("left stopped")
         # Its own come and go as well.
         self.result["descriptors"] = descriptors(pid) - before
