@@ -76,6 +76,7 @@ Result<> serve(const ServeOptions& options) {
                 Streams::take(options.socket ? Protocol::kElsewhere : Protocol::kStandardStreams));
   ServerSettings settings;
   settings.version = options.version;
+  settings.ledger = options.ledger;
   TL_TRY_ASSIGN(const Fd signals, take_signals(settings.command_mask));
   if (options.socket) return serve_clients(*options.socket, settings, streams, signals.get());
   Fd input = streams.take_input();

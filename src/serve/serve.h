@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "session/ledger.h"
 
 namespace trapline::serve {
 
@@ -13,6 +14,7 @@ struct ServeOptions {
   std::string version;                // of Trapline
   std::optional<std::string> socket;  // where to listen; unset: one client, at standard input and
                                       // output
+  session::Ledger* ledger = nullptr;  // of breakpoints, for who outlives this process; may be null
 };
 
 // Until the client ends (listening: until SIGTERM). Takes the process over: its signals, its

@@ -171,7 +171,7 @@ Answer Server::answer_to(const Open& request) {
   }
   const SessionId id = ++last_session_;
   const Traced::Settings settings{id, request.records ? Records::kPush : Records::kNone,
-                                  request.mute_offset};
+                                  request.mute_offset, settings_.ledger};
   const Pid pid = tracee->pid();
   sessions_.emplace(id, std::make_unique<Traced>(settings, std::move(*tracee), channel_));
   return "{\"session\":" + std::to_string(id) + ",\"pid\":" + std::to_string(pid.value) + "}";

@@ -27,6 +27,7 @@ inline constexpr int kProtocol = 1;
 struct ServerSettings {
   std::string version;
   sigset_t command_mask{};  // the signals that commands start with blocked
+  session::Ledger* ledger = nullptr;
 };
 
 class Server {

@@ -182,6 +182,7 @@ Answer Traced::load(const Compile& request, session::CompiledProgram compiled) {
   session::Session& session = *loaded_->session;
   loaded_->feed.set_clock([&session](std::uint64_t stamp) { return session.nanoseconds(stamp); });
   session.set_mute_offset(settings_.mute_offset);
+  session.set_ledger(settings_.ledger);
 
   const auto reject = [&](Failure reason) -> Answer {
     const auto unloaded = unload();

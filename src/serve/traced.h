@@ -31,6 +31,7 @@ class Traced {
     SessionId id = 0;
     Records records = Records::kNone;
     std::int32_t mute_offset = 0;
+    session::Ledger* ledger = nullptr;  // of breakpoints; may be null
   };
 
   // `channel` outlives it.

@@ -94,6 +94,22 @@ def serve_is_killed(harness):
     end(harness, target)
 
 
+def the_worker_is_killed(harness):
+    """With breakpoints and nothing mapped, the other process of serve has to know where they stand."""
+    target = harness.target("mallocs", "--wait", "1", "100")
+    before = code_of(target.pid)
+    serve = Serve(harness)
+    session = serve.call("open", target={"pid": target.pid})["session"]
+    serve.call("compile", session=session,
+               text="#pragma D option engine=outside\npid$target:libc.so.6:malloc:entry { @ = count(); }")
+    serve.call("start", session=session)
+    harness.expect(code_of(target.pid) != before, "no breakpoint was laid")
+    os.kill(processes.children(serve.process.pid)[0], signal.SIGKILL)
+    serve.process.wait(30)
+    clean(harness, target, before, "the worker was killed")
+    end(harness, target)
+
+
 CLIENT = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
@@ -178,7 +194,7 @@ def commands(harness):
 
 def main():
     harness = Harness(__doc__)
-    for test in (end_of_input, serve_is_killed, client_is_killed, target_is_killed, commands):
+    for test in (end_of_input, serve_is_killed, the_worker_is_killed, client_is_killed, target_is_killed, commands):
         test(harness)
     harness.finish()
 

@@ -42,7 +42,9 @@ int serve(int argc, char** argv) {
   }
   return run_guarded(Role::kServer, [&](const Front& front) {
     if (::isatty(STDIN_FILENO) == 0) front.step_aside();
-    const auto served = trapline::serve::serve(options);
+    trapline::serve::ServeOptions shared = options;
+    shared.ledger = &front.ledger();
+    const auto served = trapline::serve::serve(shared);
     if (!served) say(served.error());
     return served ? kExitSuccess : kExitError;
   });
