@@ -24,7 +24,8 @@ class Environment {
   virtual ~Environment() = default;
 
   // arg<n>, 0 <= n <= 9.
-  virtual std::uint64_t argument(unsigned n) = 0;
+  // nullopt: it lies on the stack and cannot be read (kBadAddress).
+  virtual std::optional<std::uint64_t> argument(unsigned n) = 0;
   // An integer builtin, all but kEpid and those of user_stack().
   virtual std::uint64_t builtin(plan::Builtin which) = 0;
   // kUserCaller and kUserStackDepth; nullopt: not known there (kBadStack).

@@ -126,9 +126,11 @@ bool Evaluator::step_value(const Instruction& in) {
     case Op::kCheckIndex:
       if (get(in.a) < static_cast<std::uint64_t>(in.immediate)) return true;
       return fault(Fault::kBadIndex, get(in.a));
-    case Op::kArgument:
+    case Op::kArgument: {
       if (in.immediate < 0 || in.immediate > 9) return malformed();
-      return set(in.dst, environment_.argument(static_cast<unsigned>(in.immediate)));
+      const auto value = environment_.argument(static_cast<unsigned>(in.immediate));
+      return value ? set(in.dst, *value) : fault(Fault::kBadAddress);
+    }
     case Op::kBuiltin:
       return builtin(in);
     case Op::kRegister: {

@@ -35,7 +35,10 @@ ValueType string(std::uint32_t size = 256) { return {ValueKind::kString, false, 
 // Target memory as pages, and a log of everything a clause does.
 class FakeWorld : public Environment {
  public:
-  std::uint64_t argument(unsigned n) override { return 100 + n; }
+  std::optional<std::uint64_t> argument(unsigned n) override {
+    if (n == 9) return std::nullopt;
+    return 100 + n;
+  }
   std::uint64_t builtin(plan::Builtin which) override {
     return 1000 + static_cast<std::uint64_t>(which);
   }
@@ -295,6 +298,22 @@ TEST(Run, FramesThatAreNotKnownAreBadStacks) {
   FakeWorld unknown;
   EXPECT_EQ(run(plan::Builtin::kUserStackDepth, unknown), Outcome::kFault);
   EXPECT_THAT(unknown.log, ElementsAre("fault 9 at 1"));
+}
+
+TEST(Run, AnArgumentThatCannotBeReadIsAFault) {
+  const auto run = [](std::int64_t number, FakeWorld& world) {
+    Builder build;
+    build.emit(Op::kReserve);
+    const auto value = build.emit(Op::kArgument, plan::kNoReg, plan::kNoReg, number);
+    build.field(value, integer());
+    return build.run(world);
+  };
+  FakeWorld readable;
+  EXPECT_EQ(run(8, readable), Outcome::kDone);
+  EXPECT_EQ(word(readable), 108u);
+  FakeWorld unreadable;
+  EXPECT_EQ(run(9, unreadable), Outcome::kFault);
+  EXPECT_THAT(unreadable.log, ElementsAre("fault 1 at 1"));
 }
 
 TEST(Run, ASignalThatMayNotBeSentIsAFault) {

@@ -123,14 +123,14 @@ OutsideEngine::Taken OutsideEngine::take(consume::AggregationStore& store, std::
 // what the process says
 
 // 0: what rsp points to.
-std::uint64_t OutsideEngine::word_on_stack(std::uint64_t index) {
+std::optional<std::uint64_t> OutsideEngine::word_on_stack(std::uint64_t index) const {
   std::uint64_t value = 0;
   const RemoteAddr at = firing_.registers->sp() + index * kWord;
-  (void)copy_from(pid_, at, std::as_writable_bytes(std::span(&value, 1)));
+  if (!copy_from(pid_, at, std::as_writable_bytes(std::span(&value, 1)))) return std::nullopt;
   return value;
 }
 
-std::uint64_t OutsideEngine::go_argument(unsigned n) {
+std::optional<std::uint64_t> OutsideEngine::go_argument(unsigned n) const {
   const ::user_regs_struct& r = firing_.registers->raw;
   const unsigned long long registers[] = {r.rax, r.rbx, r.rcx, r.rdi, r.rsi,
                                           r.r8,  r.r9,  r.r10, r.r11};
@@ -138,7 +138,7 @@ std::uint64_t OutsideEngine::go_argument(unsigned n) {
   return word_on_stack(1 + n - std::size(registers));
 }
 
-std::uint64_t OutsideEngine::argument(unsigned n) {
+std::optional<std::uint64_t> OutsideEngine::argument(unsigned n) {
   const ::user_regs_struct& r = firing_.registers->raw;
   if (is_exit(firing_.point->kind))
     return n == 0 ? firing_.point->offset : n == 1 ? std::uint64_t{r.rax} : 0;

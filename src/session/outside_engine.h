@@ -77,12 +77,12 @@ class OutsideEngine final : private interp::Environment {
 
   void fire(const Point& point, Tid tid, const target::Registers& registers);
   std::uint32_t state() const;
-  std::uint64_t word_on_stack(std::uint64_t index);
-  std::uint64_t go_argument(unsigned n);
+  std::optional<std::uint64_t> word_on_stack(std::uint64_t index) const;
+  std::optional<std::uint64_t> go_argument(unsigned n) const;
   std::uint64_t virtual_time() const;
   std::uint32_t cpu() const;
 
-  std::uint64_t argument(unsigned n) override;
+  std::optional<std::uint64_t> argument(unsigned n) override;
   std::uint64_t builtin(plan::Builtin which) override;
   std::optional<std::uint64_t> user_stack(plan::Builtin which) override;
   std::optional<std::uint64_t> user_register(plan::UserRegister which) override;

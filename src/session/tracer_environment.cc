@@ -127,7 +127,7 @@ std::vector<consume::Record> TracerEnvironment::take_records() {
   return std::exchange(records_, {});
 }
 
-std::uint64_t TracerEnvironment::argument(unsigned n) {
+std::optional<std::uint64_t> TracerEnvironment::argument(unsigned n) {
   return n < firing_.arguments.size() ? firing_.arguments[n] : 0;
 }
 

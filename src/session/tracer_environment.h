@@ -107,7 +107,7 @@ class TracerEnvironment final : public interp::Environment {
   consume::Drops take_drops() { return std::exchange(drops_, {}); }
 
  private:
-  std::uint64_t argument(unsigned n) override;
+  std::optional<std::uint64_t> argument(unsigned n) override;
   std::uint64_t builtin(plan::Builtin which) override;
   std::optional<std::uint64_t> user_stack(plan::Builtin which) override {
     return subject().user_stack(which);

@@ -177,7 +177,7 @@ class Reference final : public interp::Environment {
   const consume::Drops& drops() const { return drops_; }
 
  private:
-  std::uint64_t argument(unsigned n) override { return arguments_[n]; }
+  std::optional<std::uint64_t> argument(unsigned n) override { return arguments_[n]; }
   std::uint64_t builtin(plan::Builtin which) override {
     switch (which) {
       case plan::Builtin::kPid:
