@@ -36,8 +36,8 @@ Result<> Tracee::undo_leftovers() {
   if (held_) return {};  // a new image
   TL_TRY_ASSIGN(const target::Memory memory, target::Memory::open(pid_));
   TL_TRY_ASSIGN(probes::Leftovers leftovers, probes::Leftovers::find(pid_, memory));
-  const auto deadline = std::chrono::steady_clock::now() + kMotionPatience;
-  while (leftovers.in_motion() && std::chrono::steady_clock::now() < deadline) {
+  const auto leaves_by = std::chrono::steady_clock::now() + kMotionPatience;
+  while (leftovers.in_motion() && std::chrono::steady_clock::now() < leaves_by) {
     pause_for(kMotionPause);
     TL_TRY_ASSIGN(leftovers, probes::Leftovers::find(pid_, memory));
   }
@@ -58,13 +58,20 @@ Result<> Tracee::undo_leftovers() {
                     written_over, written_over == 1 ? "was" : "were"));
     return {};
   }
-  for (int n = 0; n < kTries && !leftovers.empty(); ++n) {
-    bool clean = false;
-    TL_TRY(while_stopped("unmap leftovers", [&](target::StoppedProcess& process) -> Result<> {
+  bool clean = false;
+  const auto deadline = std::chrono::steady_clock::now() + kInsistence;
+  for (int n = 0; !clean && std::chrono::steady_clock::now() < deadline; ++n) {
+    TL_TRY(insist(deadline, "unmap leftovers", [&](target::StoppedProcess& process) -> Result<> {
       TL_TRY_ASSIGN(clean, leftovers.release(process));
       return {};
     }));
-    if (!clean) pause_for(pause_before_try(n));
+    if (!clean) pause_for(std::min(milliseconds(1 + n), kLongestWait));
+  }
+  if (!clean) {
+    notes_.push_back(
+        fmt::format("a thread of pid {} is still in code of the tracer that was killed: it stays "
+                    "mapped, unused",
+                    pid_.value));
   }
   return {};
 }
