@@ -35,13 +35,16 @@ Result<> Tracee::hand_over() {
   held_.reset();
   TL_TRY(let_go());
   server_ = std::make_unique<target::TrapServer>();
-  return on_owner([&]() -> Result<> {
+  const Result<> held = on_owner([&]() -> Result<> {
     TL_TRY(seize());
     TL_TRY_ASSIGN(target::StoppedProcess stopped, attachment()->stop());
     TL_TRY(stopped.memory().write(pc, original));
     held_.emplace(std::move(stopped));
     return {};
   });
+  // Without us it goes on where it stood.
+  if (!held && memory_) (void)memory_->write(pc, original);
+  return held;
 }
 
 void Tracee::stop_serving() {
