@@ -240,6 +240,16 @@ TEST_F(DrainerTest, CountsTheRoundsOfALevelThatNeverComesBack) {
   EXPECT_TRUE(drain().busy.empty());
 }
 
+TEST_F(DrainerTest, ALevelThatEndedBeforeTheThreadWasLookedAtIsNoLoss) {
+  BodyWriter a(arena, 1);
+  a.enter();
+  drain();
+  ASSERT_EQ(drain().busy.size(), 1u);
+  a.leave();
+  drainer->abandon_level(1, 0);
+  EXPECT_EQ(drain().new_drops.level, 0u);
+}
+
 TEST_F(DrainerTest, TheFinalRoundTakesBusyLevelsToo) {
   BodyWriter a(arena, 1);
   a.enter();

@@ -246,7 +246,9 @@ TEST(RecordsTest, ManyThreadsNothingLost) {
   for (std::thread& thread : threads) thread.join();
   session.stop();
   const trapline::Drops drops = session.snapshot().drops();
-  EXPECT_EQ(0u, trapline::total(drops));
+  EXPECT_EQ(0u, trapline::total(drops))
+      << drops.record << " records, " << drops.level << " levels, " << drops.no_slot << " slots, "
+      << drops.malformed << " malformed, " << drops.client << " here";
   EXPECT_EQ(std::size_t{kThreads} * kEach, collected.wait_for(kThreads * kEach).size());
 }
 
