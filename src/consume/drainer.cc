@@ -380,7 +380,7 @@ Drops Drainer::read_drops() {
 
 void Drainer::abandon_level(std::uint32_t slot, std::uint32_t level) {
   if (slot >= slots_.size() || level >= wire::kLevels) return;
-  // The thread may have ended its body properly since the level was seen busy: nothing is lost then.
+  // The thread may have ended its body properly since the level was seen busy: no loss.
   if (arena_.load64(arena_.level(slot, level) + offsetof(wire::Level, entered)) == 0) return;
   for (std::uint32_t l = level; l < wire::kLevels; ++l) {
     const std::uint64_t at = arena_.level(slot, l);

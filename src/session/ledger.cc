@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -34,7 +35,7 @@ struct Ledger::Table {
   Entry entries[kEntries];
 };
 
-Ledger::Ledger() {
+Ledger::Ledger() : first_{::getpid()} {
   void* const memory = ::mmap(nullptr, sizeof(Table), PROT_READ | PROT_WRITE,
                               MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   table_ = memory == MAP_FAILED ? nullptr : static_cast<Table*>(memory);
@@ -42,6 +43,10 @@ Ledger::Ledger() {
 
 Ledger::~Ledger() {
   if (table_ != nullptr) ::munmap(table_, sizeof(Table));
+}
+
+bool Ledger::is_deserted() const {
+  return ::getpid() != first_.value && ::getppid() != first_.value;
 }
 
 Result<> Ledger::enter(const target::ProcessIdentity& process, RemoteAddr at,

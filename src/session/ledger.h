@@ -1,5 +1,5 @@
-// Which breakpoints of the engine `outside` stand in which process, for the one of the tracer's two
-// processes that outlives the other.
+// What the tracer's two processes share, for the one that outlives the other: which breakpoints of
+// the engine `outside` stand in which process, and whether the first process is still there.
 //
 // The jumps of the other engines have a book in the traced process (probes/book.h). Here nothing is
 // mapped there, so the list lies in memory that both processes of the tracer share. An entry is
@@ -40,6 +40,10 @@ class Ledger {
   // run. Takes a moment; who hits one meanwhile, or was about to be answered, ends by SIGTRAP.
   Outcome restore() const;
 
+  // By the worker: the process that made this was its parent, and is gone. Nothing is to be put in
+  // place any more, as the next tracer of the process may be about to look.
+  bool is_deserted() const;
+
  private:
   struct Entry {
     std::int32_t pid;  // 0: none
@@ -53,6 +57,7 @@ class Ledger {
   struct Table;
   static bool concerns(const Entry& entry, Pid pid);
   Table* table_;
+  Pid first_;  // who made this
 };
 
 }  // namespace trapline::session

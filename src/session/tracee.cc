@@ -29,7 +29,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLoadTimeout{30000};
 // Another Trapline holds a process for some milliseconds at a time.
-constexpr milliseconds kOthersPatience{1000};
+constexpr milliseconds kOthersPatience{3000};
 // How much of the buffers is entered into the page tables before tracing starts, and then by turns.
 constexpr std::uint64_t kEnteredAtOnce = 1 << 20;
 constexpr std::size_t kStopsKept = 20;
@@ -171,7 +171,13 @@ std::size_t Tracee::thread_count() const {
   return tasks ? tasks->size() : 1;
 }
 
+Result<> Tracee::check_guarded() const {
+  if (ledger_ == nullptr || !ledger_->is_deserted()) return {};
+  return Error(ErrorCode::kOs, "the tracer's first process has ended");
+}
+
 Result<> Tracee::reserve(const TargetProgram& program, std::uint64_t most_memory) {
+  TL_TRY(check_guarded());
   TL_TRY(undo_leftovers());
   const wire::Layout& layout = program.layout;
   placed_.clear();
@@ -295,6 +301,7 @@ Result<> Tracee::prepare() {
 }
 
 Result<> Tracee::arm() {
+  TL_TRY(check_guarded());
   const bool planned = std::ranges::any_of(
       placed_, [](const Placed& placed) { return placed.batch->sites.plans.trap_count() != 0; });
   if (planned && !server_) TL_TRY(start_server());

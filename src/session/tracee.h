@@ -98,7 +98,8 @@ class Tracee {
   Result<> reserve(const TargetProgram& program, std::uint64_t most_memory);
   // reserve() has failed because nothing could be mapped.
   bool refuses_mappings() const { return refuses_mappings_; }
-  // Where the breakpoints of the engine `outside` are noted, for the tracer's other process.
+  // Where the breakpoints of the engine `outside` are noted, for the tracer's other process; once
+  // that is gone, reserve() and arm() refuse.
   // Outlives the tracee; nullptr: nowhere.
   void set_ledger(Ledger* ledger) { ledger_ = ledger; }
   // Who is told of hits, with the engine `outside`. Before arm().
@@ -224,6 +225,7 @@ class Tracee {
   Result<> insist(std::chrono::steady_clock::time_point deadline, std::string_view purpose, F f);
   target::Attachment* attachment();
   probes::RegionOwner owner() const;
+  Result<> check_guarded() const;
   Result<> check_memory(std::uint64_t most);
   Result<> map_memory(const wire::Layout& layout);
   Result<> seize();

@@ -22,7 +22,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kInsistence{15000};
 constexpr milliseconds kLongestWait{100};
 // A tracer that is about to leave takes its probes along.
-constexpr milliseconds kMotionPatience{3000};
+constexpr milliseconds kMotionPatience{15000};
 constexpr milliseconds kMotionPause{5};
 // How much text is compared with its file while the process is stopped.
 constexpr std::uint64_t kTextPerPart = 16 * wire::kPageSize;

@@ -5,6 +5,7 @@ the target is as it was, and so are children that it forked. If all of them are 
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 
@@ -57,6 +58,22 @@ def the_first_is_killed(harness, target):
     tracer.end(0)
     harness.expect(tracer.child.text() == "armed\n", f"it still printed: {tracer.child.text()!r}")
     traced_again(harness, target, "the first process was killed")
+
+
+def the_first_is_killed_before_arming(harness, target):
+    """The worker arms nothing any more: the next tracer may have looked at what stands there already."""
+    tracer = subprocess.Popen([harness.trapline, "-q", "-n", WIDE, "-p", str(target.pid)], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    processes.wait_until(lambda: processes.children(tracer.pid), 30)
+    worker = processes.children(tracer.pid)[0]
+    os.kill(worker, signal.SIGSTOP)
+    harness.expect(not processes.our_mappings(target.pid), "it has arrived already: this tests nothing")
+    tracer.kill()
+    tracer.wait()
+    os.kill(worker, signal.SIGCONT)
+    status = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
+    harness.expect(status == 1, f"the worker went on, and ended with {status}")
+    untraced(harness, target, "the first process was killed before anything was armed")
 
 
 def the_worker_is_killed(harness, target):
@@ -172,6 +189,7 @@ def main():
     harness = Harness(__doc__)
     target = harness.target("ticker")
     the_first_is_killed(harness, target)
+    the_first_is_killed_before_arming(harness, target)
     the_worker_is_killed(harness, target)
     the_group_is_killed(harness, target)
     a_place_with_other_bytes(harness, target)
