@@ -15,6 +15,7 @@
 #include "symbols/ifunc.h"
 #include "symbols/relocations.h"
 #include "symbols/symbol_table.h"
+#include "symbols/usdt_notes.h"
 
 namespace trapline::symbols {
 
@@ -35,6 +36,10 @@ inline std::size_t exercise_image(const ElfImage& image, const MemoryReader& mem
   sum += facts.frames.landing_pads.size() + facts.frames.functions.size() + facts.plt.size() +
          facts.rseq.size();
   sum += got_slots(image, RelativeSlots::kInclude).size();
+  for (const UsdtNote& note : read_usdt_notes(image)) {
+    sum += note.provider.size() + note.name.size() + note.arguments.size() + note.site.value();
+    if (find_object(image, note.name)) ++sum;
+  }
   if (debug_link(image)) ++sum;
   if (const Section* data = image.find_section(".gnu_debugdata")) {
     if (read_debug_data(image, *data)) ++sum;
