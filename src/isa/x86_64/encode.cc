@@ -16,6 +16,7 @@ constexpr std::uint16_t kR10R11 = 1u << 10 | 1u << 11;
 // Of the code below; a test holds trampolines against them.
 constexpr std::size_t kMaxPointCode = 96;
 constexpr std::size_t kMaxGoArguments = 80;
+constexpr std::size_t kMaxStaticArguments = 64 + kMaxOperands * (kMaxOperandCode + 1);
 constexpr std::size_t kMaxInstructionCode =
     36;  // loop over a far jump, with the skip of a conditional tail
 constexpr std::size_t kMaxJump = 14;
@@ -31,6 +32,8 @@ Save effective_save(const TrampolinePoint& point, const Instruction& i) {
 bool is_go_entry(PointKind kind) {
   return kind == PointKind::kGoEntry || kind == PointKind::kGoStackEntry;
 }
+
+bool brings_arguments(PointKind kind) { return is_go_entry(kind) || kind == PointKind::kStatic; }
 
 bool passes_rax(PointKind kind) {
   return kind == PointKind::kReturn || kind == PointKind::kTail || kind == PointKind::kFallThrough;
@@ -144,11 +147,12 @@ class Encoder {
       out_.bytes({0x57, 0x48, 0x89, 0xc7});  // push rdi; mov rdi, rax
       pushed += 8;
     }
-    const std::uint32_t adjust =
-        is_go_entry(point.kind) ? push_go_arguments(point.kind, pushed) : pushed;
+    std::uint32_t adjust = pushed;
+    if (is_go_entry(point.kind)) adjust = push_go_arguments(point.kind, pushed);
+    if (point.kind == PointKind::kStatic) adjust = push_operands(point.operands, pushed);
     out_.load_address_r10(point.probe_site);
     out_.call_clobbering_r11(point.body);
-    if (is_go_entry(point.kind)) pop_go_arguments(point.kind);
+    if (brings_arguments(point.kind)) pop_arguments(point.kind);
     if (passes_rax(point.kind)) out_.bytes({0x5f});                    // pop rdi
     if (save != Save::kNothing) out_.bytes({0x41, 0x5b, 0x41, 0x5a});  // pop r11; pop r10
     if (save == Save::kAll) {
@@ -161,8 +165,7 @@ class Encoder {
   // Where the ABI of C has a function's arguments, and the stack as that has it at its entry: the
   // return address, then the seventh and further ones. Returns the body's stack adjustment.
   std::uint32_t push_go_arguments(PointKind kind, std::uint32_t pushed) {
-    // push rdi; push rsi; push rdx; push rcx; push r8; push r9
-    out_.bytes({0x57, 0x56, 0x52, 0x51, 0x41, 0x50, 0x41, 0x51});
+    push_argument_registers();
     pushed += 6 * 8;
     if (kind == PointKind::kGoStackEntry) {
       // mov REG, [rsp+n]: the first six of them; the others lie behind these as C's do.
@@ -188,8 +191,32 @@ class Encoder {
     return 0;
   }
 
-  void pop_go_arguments(PointKind kind) {
-    if (kind == PointKind::kGoEntry)
+  // The same of a program's operands. All of them are on the stack before the first is popped into
+  // a register that another may name; only rax, which lies where Save::kAll put it, and rsp differ.
+  std::uint32_t push_operands(std::span<const Operand> operands, std::uint32_t pushed) {
+    push_argument_registers();
+    pushed += 6 * 8;
+    const auto frame = [&] { return OperandFrame{pushed, pushed - kRedZone - 8, request_.bias}; };
+    for (std::size_t n = kMaxOperands; n-- > 0;) {
+      load_operand_rax(out_, n < operands.size() ? operands[n] : Operand{}, frame());
+      out_.bytes({0x50});  // push rax
+      pushed += 8;
+    }
+    // pop rdi; pop rsi; pop rdx; pop rcx; pop r8; pop r9
+    out_.bytes({0x5f, 0x5e, 0x5a, 0x59, 0x41, 0x58, 0x41, 0x59});
+    pushed -= 6 * 8;
+    out_.bytes({0xff, 0xb4, 0x24});  // push [rsp+n]: what rsp pointed to
+    out_.u32(pushed);
+    return 0;
+  }
+
+  void push_argument_registers() {
+    // push rdi; push rsi; push rdx; push rcx; push r8; push r9
+    out_.bytes({0x57, 0x56, 0x52, 0x51, 0x41, 0x50, 0x41, 0x51});
+  }
+
+  void pop_arguments(PointKind kind) {
+    if (kind != PointKind::kGoStackEntry)
       out_.bytes({0x48, 0x8d, 0x64, 0x24, 5 * 8});  // lea rsp, [rsp+40]
     // pop r9; pop r8; pop rcx; pop rdx; pop rsi; pop rdi
     out_.bytes({0x41, 0x59, 0x41, 0x58, 0x59, 0x5a, 0x5e, 0x5f});
@@ -235,8 +262,10 @@ Save save_for(PointKind kind, Boundary boundary) {
 std::size_t trampoline_bound(const SitePlan& plan, std::size_t points) {
   const auto is_go = [](const PlannedPoint& point) { return is_go_entry(point.kind); };
   const auto go = static_cast<std::size_t>(std::ranges::count_if(plan.points, is_go));
+  const auto operands = static_cast<std::size_t>(
+      std::ranges::count(plan.points, PointKind::kStatic, &PlannedPoint::kind));
   return plan.displaced.size() * kMaxInstructionCode + points * kMaxPointCode +
-         go * kMaxGoArguments + kMaxJump;
+         go * kMaxGoArguments + operands * kMaxStaticArguments + kMaxJump;
 }
 
 Result<Trampoline> encode_trampoline(const TrampolineRequest& request) {

@@ -44,6 +44,9 @@
 // and what follows on the stack become those of C; kGoStackEntry: the stack's first six do. See
 // Encoder::push_go_arguments.
 //
+// kStatic, within Save::kAll: ten operands of the program's, pushed from the last to the first,
+// become the arguments. See Encoder::push_operands.
+//
 // Conditional tail jump: 0f 8x^1 rel32 over the point's code and the jump, so that the probe fires
 // only when it is taken.
 
@@ -56,6 +59,7 @@
 
 #include "base/address.h"
 #include "base/result.h"
+#include "isa/x86_64/operand.h"
 #include "isa/x86_64/site.h"
 
 namespace trapline::isa {
@@ -85,7 +89,8 @@ struct TrampolinePoint {
   PointKind kind = PointKind::kEntry;
   Save save = Save::kAll;
   RemoteAddr body;
-  RemoteAddr probe_site;  // of its wire::ProbeSite
+  RemoteAddr probe_site;                   // of its wire::ProbeSite
+  std::span<const Operand> operands = {};  // kStatic: the arguments; the body reads 0 for more
 };
 
 struct TrampolineRequest {
@@ -115,6 +120,9 @@ struct Trampoline {
 
 // Of a window of kMaxWindow bytes in which every instruction has some points.
 inline constexpr std::size_t kMaxTrampoline = 32 * 1024;
+
+// Of a kStatic point: as many as a body can ask for.
+inline constexpr std::size_t kMaxOperands = 10;
 
 // The most bytes a trampoline for this plan can take, to reserve room before its address is known.
 std::size_t trampoline_bound(const SitePlan& plan, std::size_t points);

@@ -41,6 +41,7 @@ enum class PointKind : std::uint8_t {
   // As kInstruction, where a function of Go's begins (go_prologue.h): the body gets its arguments.
   kGoEntry,       // they are in Go's registers
   kGoStackEntry,  // they are all on the stack
+  kStatic,        // as kInstruction; the body gets the operands that its place names
   kFallThrough,   // before a `ret` that is reached in line, not where a branch leads to it; made by
                   // plan_sites (return_ways.h)
 };
@@ -49,7 +50,7 @@ enum class PointKind : std::uint8_t {
 // there.
 constexpr bool is_anywhere(PointKind kind) {
   return kind == PointKind::kInstruction || kind == PointKind::kGoEntry ||
-         kind == PointKind::kGoStackEntry;
+         kind == PointKind::kGoStackEntry || kind == PointKind::kStatic;
 }
 
 struct PointRequest {
