@@ -3,8 +3,8 @@
 //
 // It lies at the region's start, in the traced process, so it survives every tracer and is there in
 // forked children too. Layout, all little endian:
-//   BookHeader | BookEntry[count] (sites and islands) | wire::ProbeSite[] | the object |
-//   trampolines
+//   BookHeader | BookEntry[count] (sites and islands) | BookSemaphore[semaphores] |
+//   wire::ProbeSite[] | the object | trampolines
 
 #pragma once
 
@@ -13,7 +13,7 @@
 namespace trapline::probes {
 
 inline constexpr std::uint64_t kBookMagic = 0x314b4f4f424c5054;  // "TPLBOOK1"
-inline constexpr std::uint32_t kBookVersion = 4;
+inline constexpr std::uint32_t kBookVersion = 5;
 
 struct BookHeader {
   std::uint64_t magic;
@@ -28,6 +28,8 @@ struct BookHeader {
   // The same of its parent, which waits for it: if that ends first, the tracer is about to leave.
   std::uint32_t parent;
   std::uint32_t parent_start;
+  std::uint32_t semaphores;
+  std::uint32_t reserved;
 };
 
 // A site or an island: the bytes that were there and the ones that we put there.
@@ -39,6 +41,26 @@ struct BookEntry {
   std::uint8_t turn;    // when it is restored: see text_patch.h
   std::uint32_t group;  // those of one group are restored together or not at all
 };
-static_assert(sizeof(BookHeader) == 64 && sizeof(BookEntry) == 24);
+
+// What is known of a semaphore. Its state is written before the counter is, and after: so that
+// whoever restores the process knows whether one has to be taken from it, wherever the tracer was
+// killed.
+enum class SemaphoreState : std::uint16_t {
+  kDown,      // nothing of ours is in it
+  kRaising,   // it was `before`: something of ours is in it if it is not that any more
+  kUp,        // one of ours is in it
+  kLowering,  // it was `before`: something of ours is in it if it still is that
+};
+
+// A site's semaphore: a counter of 16 bits that the program looks at, to learn whether somebody
+// listens. It is only lowered while the site's own jump stands where `entry` says, as the module
+// has gone otherwise.
+struct BookSemaphore {
+  std::uint64_t address;
+  std::uint32_t entry;  // index of the site's first BookEntry
+  std::uint16_t before;
+  SemaphoreState state;
+};
+static_assert(sizeof(BookHeader) == 72 && sizeof(BookEntry) == 24 && sizeof(BookSemaphore) == 16);
 
 }  // namespace trapline::probes

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "probes/book.h"
 #include "probes/in_use.h"
+#include "probes/semaphores.h"
 #include "probes/text_patch.h"
 
 namespace trapline::probes {
@@ -50,6 +51,19 @@ class GroupNumbers {
   std::map<std::uint32_t, std::uint32_t> known_;
 };
 
+std::vector<PlacedSemaphore> semaphores_of(const isa::SitePlan& plan,
+                                           std::span<const PointUse> uses, LoadBias bias) {
+  std::vector<PlacedSemaphore> semaphores;
+  for (const isa::PlannedPoint& point : plan.points) {
+    const auto& usdt = uses[point.tag].usdt;
+    if (!usdt || usdt->semaphore == LinkAddr()) continue;
+    const RemoteAddr counter = bias.to_remote(usdt->semaphore);
+    if (std::ranges::find(semaphores, counter, &PlacedSemaphore::counter) == semaphores.end())
+      semaphores.push_back({counter});
+  }
+  return semaphores;
+}
+
 // A byte inside an instruction of the site; nullopt: all of them have one byte.
 std::optional<QuietByte> quiet_byte(const PlacedSite& placed) {
   for (const isa::Instruction& instruction : placed.plan->displaced) {
@@ -89,6 +103,7 @@ std::vector<PlacedSite> Installation::sorted_sites() const {
           plan.group == 0 ? groups : known.try_emplace(plan.group, groups).first->second;
       if (group == groups) ++groups;
       all.push_back({&plan, bias.to_remote(plan.site), module.module, {}, {}, group});
+      all.back().semaphores = semaphores_of(plan, plans_.uses, bias);
     }
   }
   std::ranges::sort(all, {}, &PlacedSite::site);
@@ -127,7 +142,7 @@ Result<> Installation::reserve(target::RemoteCalls& calls, const RegionOwner& ow
                   target::CodeRegion::allocate(calls, region.text, region_bound(region.contents)));
     region.region = std::move(mapped);
     // From now on whoever finds it knows whose it is, and what else to unmap.
-    const BookHeader empty = book_header(owner, 0, region.region->range().size());
+    const BookHeader empty = book_header(owner, {}, region.region->range().size());
     TL_TRY(region.region->write(calls.process(), 0, std::as_bytes(std::span(&empty, 1))));
   }
   return {};
@@ -214,6 +229,7 @@ Result<ArmReport> Installation::arm(target::StoppedProcess& process) {
     if (replaced[group]) {
       site->state = State::kArmed;
       ++report.armed;
+      TL_TRY(raise_semaphores(process.memory(), *site));
     } else {
       site->state = State::kRefused;
       refuse(site->placed, "other bytes in memory than in the file",
@@ -222,6 +238,39 @@ Result<ArmReport> Installation::arm(target::StoppedProcess& process) {
     }
   }
   return report;
+}
+
+// A program that does not see that somebody listens may not come to the site at all.
+Result<> Installation::raise_semaphores(target::Memory& memory, const Site& site) {
+  for (const PlacedSemaphore& semaphore : site.placed.semaphores) {
+    if (raised_.contains(semaphore.counter)) continue;
+    const Result<> raised = raise_semaphore(memory, semaphore);
+    if (raised) {
+      raised_.emplace(semaphore.counter, Raised{semaphore, site.placed.module});
+    } else if (raised.error().code() == ErrorCode::kTargetGone) {
+      return raised;
+    } else {
+      refuse(site.placed, "its semaphore cannot be raised", raised.error().text());
+    }
+  }
+  return {};
+}
+
+// Only while our bytes show that the module is still the one that was armed.
+Result<> Installation::lower_semaphores(target::Memory& memory) {
+  for (const Site& site : sites_) {
+    if (site.state != State::kArmed || site.placed.semaphores.empty()) continue;
+    std::vector<std::byte> there(site.placed.patch.size());
+    if (!memory.read(site.placed.site, there) || !std::ranges::equal(there, site.placed.patch))
+      continue;
+    for (const PlacedSemaphore& semaphore : site.placed.semaphores) {
+      const auto raised = raised_.find(semaphore.counter);
+      if (raised == raised_.end()) continue;
+      TL_TRY(lower_semaphore(memory, raised->second.semaphore));
+      raised_.erase(raised);
+    }
+  }
+  return {};
 }
 
 // Whoever restores the process shall not take what stands there for something laid over our jump.
@@ -284,6 +333,7 @@ void Installation::refuse(const PlacedSite& site, const std::string& reason,
 }
 
 Result<std::size_t> Installation::disarm(target::StoppedProcess& process) {
+  TL_TRY(lower_semaphores(process.memory()));
   const std::vector<Site*> armed = sites_in(State::kArmed);
   GroupNumbers groups;
   std::vector<Piece> pieces;
@@ -332,6 +382,7 @@ void Installation::forget_module(std::size_t module) {
   for (Site& site : sites_) {
     if (site.placed.module == module && site.state != State::kRefused) site.state = State::kGone;
   }
+  std::erase_if(raised_, [&](const auto& known) { return known.second.module == module; });
 }
 
 void Installation::expect_module(std::size_t module) {
@@ -401,6 +452,7 @@ void Installation::forget() {
     region.region.reset();
   }
   for (Site& site : sites_) site.state = State::kRefused;
+  raised_.clear();
 }
 
 }  // namespace trapline::probes

@@ -114,6 +114,8 @@ class Installation {
   std::vector<Site*> sites_in(State state);
   static Result<> strike_from_book(target::StoppedProcess& process, const PlacedSite& placed);
   void refuse(const PlacedSite& site, const std::string& reason, const std::string& detail);
+  Result<> raise_semaphores(target::Memory& memory, const Site& site);
+  Result<> lower_semaphores(target::Memory& memory);
   Result<std::vector<bool>> sites_in_use(target::StoppedProcess& process,
                                          const std::vector<Site*>& waiting);
 
@@ -123,6 +125,12 @@ class Installation {
   std::vector<Region> regions_;
   std::vector<Site> sites_;  // by address
   std::vector<RefusedPlace> refused_;
+  // Semaphores that hold one of ours, by their counters.
+  struct Raised {
+    PlacedSemaphore semaphore;
+    std::size_t module = 0;
+  };
+  std::map<RemoteAddr, Raised> raised_;
 };
 
 }  // namespace trapline::probes

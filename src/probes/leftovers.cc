@@ -8,6 +8,7 @@
 #include <set>
 
 #include "probes/in_use.h"
+#include "probes/semaphores.h"
 #include "probes/text_patch.h"
 #include "target/arena_mapping.h"
 #include "target/code_region.h"
@@ -90,7 +91,9 @@ std::optional<BookHeader> read_book(RemoteAddr at, RemoteAddr end, const target:
   if (end - at < sizeof(BookHeader)) return std::nullopt;
   const auto book = memory.read_value<BookHeader>(at);
   if (!book || book->magic != kBookMagic || book->version != kBookVersion) return std::nullopt;
-  const std::uint64_t entries = sizeof(BookHeader) + std::uint64_t{book->count} * sizeof(BookEntry);
+  const std::uint64_t entries = sizeof(BookHeader) +
+                                std::uint64_t{book->count} * sizeof(BookEntry) +
+                                std::uint64_t{book->semaphores} * sizeof(BookSemaphore);
   if (book->region_size % wire::kPageSize != 0 || book->region_size > end - at ||
       entries > book->region_size) {
     return std::nullopt;
@@ -126,15 +129,45 @@ Result<Leftovers> Leftovers::find(Pid pid, const target::Memory& memory,
       const AddressRange range{at, at + book->region_size};
       at = range.end;
       const bool keep = tracer ? !is_tracer(*book, *tracer) : keepers.keep(*book);
-      if (keep || found.site_count() + book->count > kMaxEntries) continue;
-      Region region{range, *book, std::vector<BookEntry>(book->count)};
+      if (keep || found.site_count() + book->count + book->semaphores > kMaxEntries) continue;
+      Region region{range, *book, std::vector<BookEntry>(book->count),
+                    std::vector<BookSemaphore>(book->semaphores)};
       const auto bytes = std::as_writable_bytes(std::span(region.entries));
       if (!memory.read(range.start + sizeof(BookHeader), bytes)) continue;
+      const auto more = std::as_writable_bytes(std::span(region.semaphores));
+      if (!memory.read(region.semaphore_at(0), more)) continue;
       found.regions_.push_back(std::move(region));
     }
   }
   found.in_motion_ = keepers.in_motion();
   return found;
+}
+
+RemoteAddr Leftovers::Region::semaphore_at(std::size_t index) const {
+  return range.start + sizeof(BookHeader) + entries.size() * sizeof(BookEntry) +
+         index * sizeof(BookSemaphore);
+}
+
+// Before the jumps, which show that the module is still there.
+Result<> Leftovers::take_back_semaphores(target::Memory& memory) const {
+  for (const Region& region : regions_) {
+    for (std::size_t i = 0; i < region.semaphores.size(); ++i) {
+      const RemoteAddr in_book = region.semaphore_at(i);
+      // What an earlier attempt has done counts.
+      const auto semaphore = memory.read_value<BookSemaphore>(in_book);
+      if (!semaphore || semaphore->entry >= region.entries.size()) continue;
+      const BookEntry& entry = region.entries[semaphore->entry];
+      if (entry.size == 0 || entry.size > kMaxPatch) continue;
+      std::array<std::byte, kMaxPatch> there{};
+      const std::span<std::byte> bytes = std::span(there).first(entry.size);
+      if (!memory.read(RemoteAddr(entry.site), bytes) ||
+          !std::ranges::equal(bytes, std::as_bytes(std::span(entry.patched, entry.size))))
+        continue;
+      const Result<> done = take_back_semaphore(memory, *semaphore, in_book);
+      if (!done && done.error().code() == ErrorCode::kTargetGone) return done;
+    }
+  }
+  return {};
 }
 
 std::size_t Leftovers::site_count() const {
@@ -173,6 +206,7 @@ std::vector<Piece> Leftovers::restoring_pieces() const {
 }
 
 Result<std::size_t> Leftovers::disarm(target::StoppedProcess& process) {
+  TL_TRY(take_back_semaphores(process.memory()));
   const std::vector<Piece> pieces = restoring_pieces();
   TL_TRY_ASSIGN(const std::vector<bool> replaced,
                 replace_pieces(process.memory(), pieces, AlreadyThere::kIsFine));

@@ -7,8 +7,8 @@
 // tracer whatever the book says.
 //
 // The books lie in the traced process, which may have forged them. Nothing is believed that could
-// reach further than that process: bytes go back only where the book's own bytes are found, and
-// only mappings that look like ours are unmapped.
+// reach further than that process: bytes go back only where the book's own bytes are found,
+// counters are lowered only beside such, and only mappings that look like ours are unmapped.
 
 #pragma once
 
@@ -51,7 +51,11 @@ class Leftovers {
     target::AddressRange range;
     BookHeader book{};
     std::vector<BookEntry> entries;
+    std::vector<BookSemaphore> semaphores;
+
+    RemoteAddr semaphore_at(std::size_t index) const;
   };
+  Result<> take_back_semaphores(target::Memory& memory) const;
   std::vector<Piece> restoring_pieces() const;  // views into regions_
 
   std::vector<Region> regions_;  // by address

@@ -224,6 +224,8 @@ std::string point_name(const ProbePoint& point) {
       return "entry";
     case PointKind::kReturn:
       return "return";
+    case PointKind::kUsdt:
+      return "";
     case PointKind::kOffset:
       break;
   }

@@ -18,6 +18,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,17 +27,39 @@
 
 #include "base/address.h"
 #include "base/result.h"
+#include "isa/x86_64/operand.h"
 #include "probes/module_cache.h"
 
 namespace trapline::probes {
 
-enum class PointKind : std::uint8_t { kEntry, kReturn, kOffset };
+enum class PointKind : std::uint8_t {
+  kEntry,
+  kReturn,
+  kOffset,
+  kUsdt,  // the sites of a statically defined probe: see usdt_provider.h
+};
 
 struct ProbePoint {
   PointKind kind = PointKind::kEntry;
   std::uint64_t offset = 0;  // kOffset: of the instruction in the function
 };
-std::string point_name(const ProbePoint& point);  // "entry", "return", "1a"
+std::string point_name(const ProbePoint& point);  // "entry", "return", "1a"; none of kUsdt
+
+// One place of a statically defined probe.
+struct UsdtSite {
+  LinkAddr at;
+  symbols::Symbol function;            // that contains it; of size 0: none is known
+  std::vector<isa::Operand> operands;  // its arguments
+  std::vector<std::string> types;      // of each; "": not known
+  LinkAddr semaphore;                  // 0: none
+  std::string problem;                 // why it cannot be armed: an operand that is not understood
+};
+
+struct UsdtProbe {
+  std::string provider;  // without a pid
+  std::string name;
+  std::vector<std::shared_ptr<const UsdtSite>> sites;
+};
 
 // A description without its provider part.
 struct FunctionPattern {
@@ -51,7 +75,8 @@ struct MatchedFunction {
   std::string name;
   std::vector<symbols::Symbol> places;  // where its code is; for an IFUNC, the implementations
   std::vector<ProbePoint> points;
-  std::string note;  // what a user should know: an IFUNC choice that is not proven
+  std::string note;               // what a user should know: an IFUNC choice that is not proven
+  std::optional<UsdtProbe> usdt;  // then there are no places
 };
 
 struct MatchedModule {

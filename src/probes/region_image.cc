@@ -34,15 +34,23 @@ std::size_t entry_count(std::span<const PlacedSite> sites) {
   return sites.size() + static_cast<std::size_t>(islands);
 }
 
+BookSize book_size(std::span<const PlacedSite> sites) {
+  BookSize size{entry_count(sites), 0};
+  for (const PlacedSite& site : sites) size.semaphores += site.semaphores.size();
+  return size;
+}
+
 // Offsets of the parts, from the region's start.
 struct Parts {
-  std::uint64_t entries, probe_sites, object, trampolines;
+  std::uint64_t entries, semaphores, probe_sites, object, trampolines;
 };
 
 Parts parts_of(const RegionContents& contents) {
   Parts parts{};
   parts.entries = sizeof(BookHeader);
-  parts.probe_sites = align_up(parts.entries + entry_count(contents.sites) * sizeof(BookEntry),
+  const BookSize book = book_size(contents.sites);
+  parts.semaphores = parts.entries + book.entries * sizeof(BookEntry);
+  parts.probe_sites = align_up(parts.semaphores + book.semaphores * sizeof(BookSemaphore),
                                alignof(wire::ProbeSite));
   parts.object = align_up(parts.probe_sites + point_count(contents) * sizeof(wire::ProbeSite),
                           kObjectAlignment);
@@ -80,9 +88,10 @@ class Builder {
     for (const isa::PlannedPoint& point : placed.plan->points) {
       const PointUse& use = uses_[point.tag];
       const std::uint64_t at = parts_.probe_sites + probe_sites_++ * sizeof(wire::ProbeSite);
-      request.points.push_back({point.offset, point.kind, isa::save_for(point.kind, use.boundary),
-                                address_ + parts_.object + bindings_[use.probe].body,
-                                address_ + at});
+      request.points.push_back(
+          {point.offset, point.kind, isa::save_for(point.kind, use.boundary),
+           address_ + parts_.object + bindings_[use.probe].body, address_ + at,
+           use.usdt ? std::span(use.usdt->operands) : std::span<const isa::Operand>()});
     }
     const auto trampoline = isa::encode_trampoline(request);
     const Result<> patched =
@@ -130,11 +139,20 @@ class Builder {
 
   void write_book(std::uint64_t arena_size) {
     const BookHeader header = book_header({RemoteAddr(arena_), arena_size, RemoteAddr(alive_)},
-                                          entry_count(image_.sites), image_.bytes.size());
+                                          book_size(image_.sites), image_.bytes.size());
     std::memcpy(image_.bytes.data(), &header, sizeof(header));
     std::byte* to = image_.bytes.data() + parts_.entries;
+    // Sites may have been refused: the semaphores follow the entries that there are.
+    std::uint64_t semaphore = parts_.entries + header.count * sizeof(BookEntry);
+    std::uint32_t first_entry = 0;
     for (PlacedSite& placed : image_.sites) {
       placed.book_entry = address_ + static_cast<std::uint64_t>(to - image_.bytes.data());
+      for (PlacedSemaphore& counter : placed.semaphores) {
+        const BookSemaphore entry{counter.counter.value(), first_entry, 0, SemaphoreState::kDown};
+        std::memcpy(image_.bytes.data() + semaphore, &entry, sizeof(entry));
+        counter.in_book = address_ + semaphore;
+        semaphore += sizeof(entry);
+      }
       for (const Overwritten& place : overwritten_by(placed)) {
         BookEntry entry{};
         entry.site = place.at.value();
@@ -145,6 +163,7 @@ class Builder {
         entry.group = placed.group;
         std::memcpy(to, &entry, sizeof(entry));
         to += sizeof(entry);
+        ++first_entry;
       }
     }
   }
@@ -164,7 +183,7 @@ class Builder {
 
 }  // namespace
 
-BookHeader book_header(const RegionOwner& owner, std::size_t entries, std::uint64_t region_size) {
+BookHeader book_header(const RegionOwner& owner, BookSize size, std::uint64_t region_size) {
   const auto start_of = [](Pid pid) {
     const auto stat = target::read_stat(pid);
     return stat ? static_cast<std::uint32_t>(stat->start_time) : 0;
@@ -172,7 +191,7 @@ BookHeader book_header(const RegionOwner& owner, std::size_t entries, std::uint6
   const Pid own{getpid()}, parent{getppid()};
   return {.magic = kBookMagic,
           .version = kBookVersion,
-          .count = static_cast<std::uint32_t>(entries),
+          .count = static_cast<std::uint32_t>(size.entries),
           .region_size = region_size,
           .arena = owner.arena.value(),
           .arena_size = owner.arena_size,
@@ -180,7 +199,9 @@ BookHeader book_header(const RegionOwner& owner, std::size_t entries, std::uint6
           .tracer = static_cast<std::uint32_t>(own.value),
           .tracer_start = start_of(own),
           .parent = static_cast<std::uint32_t>(parent.value),
-          .parent_start = start_of(parent)};
+          .parent_start = start_of(parent),
+          .semaphores = static_cast<std::uint32_t>(size.semaphores),
+          .reserved = 0};
 }
 
 // A host must have made room before its islands are written, and these before what leads to them.

@@ -23,6 +23,12 @@ struct ProbeBinding {
   wire::ProbeSite site{};  // all but stack_adjust and offset
 };
 
+// A counter of the program's that is raised while a site of it is armed.
+struct PlacedSemaphore {
+  RemoteAddr counter;
+  RemoteAddr in_book = {};  // of its BookSemaphore; 0: there is no book
+};
+
 // A place in the target's text that a region serves.
 struct PlacedSite {
   const isa::SitePlan* plan = nullptr;
@@ -33,6 +39,8 @@ struct PlacedSite {
   // Those of one group (unique in an installation) are patched and restored together or not at all.
   std::uint32_t group = 0;
   RemoteAddr book_entry = {};  // its first one; once the image is built
+  // Of its points, each once; with the place of each in the book, once the image is built.
+  std::vector<PlacedSemaphore> semaphores = {};
 
   RemoteAddr trampoline = {};  // once it is encoded
 
@@ -65,7 +73,11 @@ struct RegionOwner {
   RemoteAddr alive;  // the fork page
 };
 // The book's head, of a region of this process's.
-BookHeader book_header(const RegionOwner& owner, std::size_t entries, std::uint64_t region_size);
+struct BookSize {
+  std::size_t entries = 0;
+  std::size_t semaphores = 0;
+};
+BookHeader book_header(const RegionOwner& owner, BookSize size, std::uint64_t region_size);
 
 struct RegionImage {
   std::vector<std::byte> bytes;

@@ -62,6 +62,7 @@ class ModulePlanner {
  private:
   void add_points(const isa::ModuleCode& code, const symbols::SymbolTable& table,
                   const WantedProbe& wanted, std::vector<isa::PointRequest>& points) {
+    if (wanted.function->usdt) add_usdt_sites(code, table, wanted, points);
     for (const symbols::Symbol& place : wanted.function->places) {
       const isa::FunctionCode& function = analyzed(code, table, place);
       const isa::Boundary boundary =
@@ -124,6 +125,36 @@ class ModulePlanner {
           wanted.probe, place, isa::Boundary::kUnknown, points);
     } else {
       add_exits(function, wanted, place, isa::Boundary::kUnknown, points);
+    }
+  }
+
+  void add_usdt_sites(const isa::ModuleCode& code, const symbols::SymbolTable& table,
+                      const WantedProbe& wanted, std::vector<isa::PointRequest>& points) {
+    for (const std::shared_ptr<const UsdtSite>& site : wanted.function->usdt->sites) {
+      if (!site->problem.empty()) {
+        refuse(wanted.probe, site->at, "a statically defined probe that cannot be read",
+               site->problem);
+        continue;
+      }
+      if (site->function.size == 0) {
+        refuse(wanted.probe, site->at, "no function is known there", "");
+        continue;
+      }
+      if (go_code_ && go_code_->contains(site->at)) {
+        refuse(wanted.probe, site->at, "a function of Go's", "");
+        continue;
+      }
+      const isa::FunctionCode& function = analyzed(code, table, site->function);
+      if (!function.find(site->at)) {
+        refuse(wanted.probe, site->at, std::string(isa::to_text(isa::Refusal::kNotCode)), "");
+        continue;
+      }
+      add({.at = site->at,
+           .kind = isa::PointKind::kStatic,
+           .function = &function,
+           .tag = next_tag()},
+          wanted.probe, site->function, isa::Boundary::kUnknown, points);
+      plans_.uses.back().usdt = site;
     }
   }
 
@@ -221,6 +252,9 @@ class ModulePlanner {
     for (const WantedProbe* probe : wanted) {
       for (const symbols::Symbol& place : probe->function->places)
         refuse(probe->probe, place.address, reason, detail);
+      if (!probe->function->usdt) continue;
+      for (const std::shared_ptr<const UsdtSite>& site : probe->function->usdt->sites)
+        refuse(probe->probe, site->at, reason, detail);
     }
   }
 

@@ -42,6 +42,7 @@ struct PointUse {
   std::uint64_t offset = 0;  // of the instruction in its function
   isa::Boundary boundary = isa::Boundary::kUnknown;
   Traps traps = Traps::kNo;
+  std::shared_ptr<const UsdtSite> usdt = nullptr;  // nullptr: no statically defined probe
 };
 
 struct RefusedPlace {

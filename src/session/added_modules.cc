@@ -69,7 +69,7 @@ Result<> Session::add_modules(std::size_t index, const std::vector<std::size_t>&
       status && status->shadow_stack ? probes::ShadowStack::kYes : probes::ShadowStack::kNo,
       engine ? *engine : Engine::kNoTraps);
   TL_TRY_ASSIGN(const auto batch, add_batch(context(), *target.program, std::move(sites)));
-  fill_names(*target.program, target.tracee.arena());
+  fill_names(*target.program, target.tracee.arena(), target.tracee.pid());
   if (target.outside) target.outside->add(*batch, target.tracee.modules(), probes_);
   TL_TRY_ASSIGN(const std::vector<const ProbeBatch*> released, target.tracee.add(batch));
   std::erase_if(target.program->batches, [&](const std::shared_ptr<const ProbeBatch>& known) {

@@ -58,7 +58,6 @@ constexpr Refused kRefused[] = {
     {"lockstat", "kernel lock probes need root and the kernel engine, which is not offered yet"},
     {"cpc", "hardware counter probes need root and the kernel engine, which is not offered yet"},
     {"plockstat", "user lock probes are not offered yet"},
-    {"usdt", "USDT probes are not offered yet"},
 };
 
 bool is_glob(std::string_view text) {

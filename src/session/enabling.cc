@@ -3,15 +3,45 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <set>
 #include <tuple>
 
+#include "probes/usdt_provider.h"
 #include "symbols/glob.h"
+#include "target/process.h"
 
 namespace trapline::session {
 
 namespace {
+
+bool is_pid_provider(std::string_view provider) {
+  return provider.starts_with("pid") && provider.size() > 3;
+}
+
+// Of a built-in probe that is named in full nothing else is meant.
+bool may_be_usdt(const plan::ProbeDescription& description) {
+  if (description.id != 0 || is_pid_provider(description.provider)) return false;
+  const auto builtin = match_builtin(description);
+  if (!builtin || builtin->empty()) return builtin.has_value();
+  return description.name.empty() || !symbols::Glob(description.name).is_literal();
+}
+
+// The pattern that the description has for the statically defined providers of a process; nullopt:
+// it is about others.
+std::optional<std::string> usdt_pattern(const plan::ProbeDescription& description, Pid pid) {
+  if (!may_be_usdt(description)) return std::nullopt;
+  const std::string number = std::to_string(pid.value);
+  std::string provider = description.provider;
+  constexpr std::string_view kTarget = "$target";
+  const std::string written = description.text.substr(0, description.text.find(':'));
+  if (const std::size_t at = written.find(kTarget); at != std::string::npos && !provider.empty())
+    provider = written.substr(0, at) + number + written.substr(at + kTarget.size());
+  const symbols::Glob glob(provider);
+  if (glob.is_literal() && !glob.literal().ends_with(number)) return std::nullopt;
+  return provider;
+}
 
 class Enabler {
  public:
@@ -40,7 +70,7 @@ class Enabler {
     tag_ = "D_PDESC_ZERO";
     if (description.id != 0) {
       why = match_id(clause, description.id);
-    } else if (description.provider.starts_with("pid") && description.provider.size() > 3) {
+    } else if (is_pid_provider(description.provider)) {
       why = match_pid(clause, description, unsupported);
     } else {
       auto found = match_builtin(description);
@@ -49,6 +79,7 @@ class Enabler {
         unsupported = found.error().code() == ErrorCode::kUnsupported;
       } else {
         for (BuiltinProbe& probe : *found) add_builtin(clause, std::move(probe));
+        why = match_usdt(clause, description);
       }
     }
     if (matched_.size() == before && !already_) {
@@ -103,6 +134,35 @@ class Enabler {
     return why;
   }
 
+  // Returns why nothing matches, if more is known than that there is nothing.
+  std::string match_usdt(std::uint32_t clause, const plan::ProbeDescription& description) {
+    std::string why;
+    for (std::size_t t = 0; t < targets_.size(); ++t) {
+      const MatchTarget& target = targets_[t];
+      const auto pattern = usdt_pattern(description, target.pid);
+      if (!pattern) {
+        const bool bare =
+            may_be_usdt(description) &&
+            probes::has_usdt_provider(*target.modules, description.provider, target.which);
+        if (bare)
+          why = fmt::format("the provider's name takes a process ID: {0}$target or {0}{1}",
+                            description.provider, target.pid.value);
+        continue;
+      }
+      auto found = probes::match_usdt(*target.modules,
+                                      {*pattern, description.module, description.function,
+                                       description.name, description.quoted},
+                                      target.pid, target.which);
+      for (const probes::MatchedModule& m : found.modules) add_module_note(t, m, description);
+      const bool by_name = !description.name.empty() && is_by_name(description);
+      for (probes::MatchedFunction& function : found.functions) {
+        const auto shared = std::make_shared<const probes::MatchedFunction>(std::move(function));
+        add_pid(clause, t, shared, shared->points.front(), by_name);
+      }
+    }
+    return why;
+  }
+
   static bool is_by_name(const plan::ProbeDescription& description) {
     return symbols::Glob(description.function).is_literal() &&
            symbols::Glob(description.name).is_literal();
@@ -129,13 +189,16 @@ class Enabler {
   void add_pid(std::uint32_t clause, std::size_t target,
                const std::shared_ptr<const probes::MatchedFunction>& function,
                const probes::ProbePoint& point, bool by_name) {
+    const auto& usdt = function->usdt;
     const auto key =
-        std::make_tuple(target, function->module, function->name, probes::point_name(point));
+        std::make_tuple(target, function->module, function->name,
+                        usdt ? usdt->provider + ":" + usdt->name : probes::point_name(point));
     add(clause, key, [&] {
       EnabledProbe enabled;
-      enabled.name = {0, fmt::format("pid{}", targets_[target].pid.value),
-                      targets_[target].modules->module(function->module).name, function->name,
-                      probes::point_name(point)};
+      enabled.name = {
+          0, fmt::format("{}{}", usdt ? usdt->provider : "pid", targets_[target].pid.value),
+          targets_[target].modules->module(function->module).name, function->name,
+          usdt ? usdt->name : probes::point_name(point)};
       enabled.what = PidPoint{target, function, point};
       return enabled;
     });
@@ -188,7 +251,20 @@ std::string full_name(const plan::ProbeName& p) {
 
 bool is_meant(const plan::ProbeDescription& description, Pid pid) {
   const auto named = pid_of_provider(description.provider);
-  return named && (*named == pid.value || description.text.find("$target") != std::string::npos);
+  if (!named) return usdt_pattern(description, pid).has_value();
+  return *named == pid.value || description.text.find("$target") != std::string::npos;
+}
+
+std::optional<pid_t> pid_of_usdt_provider(std::string_view provider) {
+  const std::size_t last = provider.find_last_not_of("0123456789");
+  if (last == std::string_view::npos || is_pid_provider(provider)) return std::nullopt;
+  if (!symbols::Glob(provider).is_literal()) return std::nullopt;
+  const std::string_view number = provider.substr(last + 1);
+  pid_t pid = 0;
+  const auto [end, failed] = std::from_chars(number.data(), number.data() + number.size(), pid);
+  if (failed != std::errc{} || end != number.data() + number.size() || pid <= 0)
+    return std::nullopt;
+  return target::read_stat(Pid{pid}) ? std::optional(pid) : std::nullopt;
 }
 
 Enabling enable(const plan::Program& program, std::span<const MatchTarget> targets,

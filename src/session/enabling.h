@@ -7,8 +7,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -28,11 +30,15 @@ struct MatchTarget {
   std::vector<std::size_t> which;  // of the modules
 };
 
-// Whether a description's pid provider stands for it. With several processes, $target stands for
-// each of them.
+// Whether a description may stand for probes of it. With several processes, $target stands for each
+// of them.
 bool is_meant(const plan::ProbeDescription& description, Pid pid);
 
-// A pid probe: one function of one process.
+// The process that a provider's name ends in that is none of pid's: "postgresql4711"; nullopt: it
+// does not end in a number, or there is no such process.
+std::optional<pid_t> pid_of_usdt_provider(std::string_view provider);
+
+// A pid probe, or a statically defined one: one function of one process.
 struct PidPoint {
   std::size_t target = 0;                                   // index in the MatchTargets
   std::shared_ptr<const probes::MatchedFunction> function;  // shared by all of its points

@@ -52,7 +52,6 @@ OutsideEngine::OutsideEngine(const plan::Program& program, Pid pid, std::span<st
       header_(reinterpret_cast<wire::Header*>(arena.data())),
       globals_(arena.subspan(layout.globals, program.globals_size)),
       most_bytes_(most_bytes),
-      provider_("pid" + std::to_string(pid.value)),
       this_area_(program),
       store_(program) {}
 
@@ -68,8 +67,11 @@ void OutsideEngine::add(const ProbeBatch& batch, const probes::ModuleCache& modu
         const probes::PointUse& use = batch.sites.plans.uses[planned.tag];
         if (!batch.sites.is_probe(use.probe)) continue;
         const std::uint32_t probe = batch.sites.probes[use.probe];
+        const auto& usdt = std::get<PidPoint>(probes[probe].what).function->usdt;
+        const std::string provider = usdt ? usdt->provider : "pid";
         points.push_back({probe, probes[probe].name, probes[probe].clauses, planned.kind,
-                          use.offset, site.original});
+                          use.offset, site.original, provider + std::to_string(pid_.value),
+                          use.usdt, bias});
       }
     }
   }
@@ -138,10 +140,23 @@ std::optional<std::uint64_t> OutsideEngine::go_argument(unsigned n) const {
   return word_on_stack(1 + n - std::size(registers));
 }
 
+std::optional<std::uint64_t> OutsideEngine::usdt_argument(unsigned n) const {
+  const std::vector<isa::Operand>& operands = firing_.point->usdt->operands;
+  if (n >= operands.size()) return 0;
+  const ::user_regs_struct& r = firing_.registers->raw;
+  return isa::evaluate(operands[n],
+                       {r.rax, r.rcx, r.rdx, r.rbx, r.rsp, r.rbp, r.rsi, r.rdi, r.r8, r.r9, r.r10,
+                        r.r11, r.r12, r.r13, r.r14, r.r15},
+                       firing_.point->bias, [&](RemoteAddr from, std::span<std::byte> to) {
+                         return copy_from(pid_, from, to);
+                       });
+}
+
 std::optional<std::uint64_t> OutsideEngine::argument(unsigned n) {
   const ::user_regs_struct& r = firing_.registers->raw;
   if (is_exit(firing_.point->kind))
     return n == 0 ? firing_.point->offset : n == 1 ? std::uint64_t{r.rax} : 0;
+  if (firing_.point->usdt) return usdt_argument(n);
   if (firing_.point->kind == isa::PointKind::kGoEntry) return go_argument(n);
   if (firing_.point->kind == isa::PointKind::kGoStackEntry) return word_on_stack(1 + n);
   const unsigned long long registers[] = {r.rdi, r.rsi, r.rdx, r.rcx, r.r8, r.r9};
@@ -229,7 +244,7 @@ std::string_view OutsideEngine::builtin_string(plan::Builtin which) {
     case plan::Builtin::kExecname:
       return reinterpret_cast<const char*>(header_) + header_->execname;
     case plan::Builtin::kProbeProvider:
-      return provider_;
+      return firing_.point->provider;
     case plan::Builtin::kProbeModule:
       return firing_.point->name.module;
     case plan::Builtin::kProbeFunction:

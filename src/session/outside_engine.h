@@ -65,8 +65,11 @@ class OutsideEngine final : private interp::Environment {
     plan::ProbeName name;
     std::vector<std::uint32_t> clauses;
     isa::PointKind kind{};
-    std::uint64_t offset = 0;            // of the instruction in its function
-    std::vector<std::byte> instruction;  // that it stands before
+    std::uint64_t offset = 0;                      // of the instruction in its function
+    std::vector<std::byte> instruction;            // that it stands before
+    std::string provider;                          // with this process's id
+    std::shared_ptr<const probes::UsdtSite> usdt;  // nullptr: no statically defined probe
+    LoadBias bias;                                 // of its module
   };
   struct Firing {
     const Point* point = nullptr;
@@ -79,6 +82,7 @@ class OutsideEngine final : private interp::Environment {
   std::uint32_t state() const;
   std::optional<std::uint64_t> word_on_stack(std::uint64_t index) const;
   std::optional<std::uint64_t> go_argument(unsigned n) const;
+  std::optional<std::uint64_t> usdt_argument(unsigned n) const;
   std::uint64_t virtual_time() const;
   std::uint32_t cpu() const;
 
@@ -116,7 +120,6 @@ class OutsideEngine final : private interp::Environment {
   wire::Header* header_;
   std::span<std::byte> globals_;
   std::uint64_t most_bytes_;
-  std::string provider_;
 
   std::mutex mutex_;  // for all that follows
   std::map<RemoteAddr, std::vector<Point>> points_;

@@ -347,8 +347,7 @@ Result<> Session::reserve(std::size_t index) {
   if (!reserved) return reserved.error().within(fmt::format("pid {}", target.tracee.pid().value));
   std::ranges::move(target.tracee.take_notes(), std::back_inserter(notes_));
   const std::span<std::byte> arena = target.tracee.arena();
-  fill_arena(*target.program, arena, fmt::format("pid{}", target.tracee.pid().value),
-             execname_of(target.tracee));
+  fill_arena(*target.program, arena, target.tracee.pid(), execname_of(target.tracee));
   fill_processors(program_, arena.subspan(target.program->layout.globals, program_.globals_size));
   auto* header = reinterpret_cast<wire::Header*>(arena.data());
   target.tracee.fill_header(*header);

@@ -116,7 +116,8 @@ std::vector<probes::ProbeBinding> name_probes(const ProgramContext& context,
     const plan::ProbeName& name = context.probes[i].name;
     site.probe = i;
     site.id = name.id;
-    site.provider = strings.provider();
+    const auto& usdt = pid_point(context.probes[i]).function->usdt;
+    site.provider = strings.add_provider(usdt ? usdt->provider : "pid");
     site.module = strings.add(name.module);
     site.function = strings.add(name.function);
     site.name = strings.add(name.name);
@@ -170,16 +171,34 @@ bool is_repeated(std::span<const std::byte> bytes) {
   return false;
 }
 
-// A step of one of these is one turn of many.
-void refuse_repeated(const probes::ModuleCache& modules, probes::SitePlans& plans) {
+struct WhyNot {
+  const char* reason = nullptr;  // nullptr: nothing is in the way
+  const char* detail = nullptr;
+};
+
+// What the engine outside cannot do: a step of a repeated instruction is one turn of many.
+WhyNot not_outside(const isa::SitePlan& site, const probes::SitePlans& plans) {
+  if (is_repeated(site.original))
+    return {"a repeated string instruction",
+            "the engine outside would have to step each of its turns"};
+  const auto in_vector = [](const isa::Operand& o) { return o.kind == isa::OperandKind::kVector; };
+  const bool vector = std::ranges::any_of(site.points, [&](const isa::PlannedPoint& point) {
+    const auto& usdt = plans.uses[point.tag].usdt;
+    return usdt && std::ranges::any_of(usdt->operands, in_vector);
+  });
+  if (vector) return {"an argument in a vector register", "which the engine outside does not read"};
+  return {};
+}
+
+void refuse_outside(const probes::ModuleCache& modules, probes::SitePlans& plans) {
   for (probes::ModuleSites& module : plans.modules) {
     const LoadBias bias = modules.module(module.module).bias;
     std::erase_if(module.sites, [&](const isa::SitePlan& site) {
-      if (!is_repeated(site.original)) return false;
+      const WhyNot why = not_outside(site, plans);
+      if (why.reason == nullptr) return false;
       for (const isa::PlannedPoint& point : site.points) {
         plans.refused.push_back({plans.uses[point.tag].probe, module.module,
-                                 bias.to_remote(site.site), "a repeated string instruction",
-                                 "the engine outside would have to step each of its turns"});
+                                 bias.to_remote(site.site), why.reason, why.detail});
       }
       return true;
     });
@@ -196,8 +215,28 @@ void put_text(unsigned char* to, std::size_t size, std::string_view text) {
 StringTable::StringTable(const plan::Program& program) {
   for (const std::string& text : program.strings)
     bytes_.insert(bytes_.end(), text.c_str(), text.c_str() + text.size() + 1);
-  own_ = static_cast<std::uint32_t>(bytes_.size());
-  bytes_.resize(bytes_.size() + kProviderSize + kExecnameSize);
+  execname_ = static_cast<std::uint32_t>(bytes_.size());
+  bytes_.resize(bytes_.size() + kExecnameSize);
+}
+
+std::uint32_t StringTable::add_provider(std::string_view name) {
+  const auto known = providers_.find(name);
+  if (known != providers_.end()) return known->second;
+  const auto offset = static_cast<std::uint32_t>(bytes_.size());
+  bytes_.insert(bytes_.end(), name.begin(), name.end());
+  bytes_.resize(bytes_.size() + kNumberSize);
+  providers_.emplace(name, offset);
+  return offset;
+}
+
+std::vector<char> StringTable::bytes_of(Pid pid) const {
+  std::vector<char> bytes = bytes_;
+  for (const auto& [name, offset] : providers_) {
+    const std::string number = std::to_string(pid.value);
+    std::memcpy(bytes.data() + offset + name.size(), number.data(),
+                std::min<std::size_t>(number.size(), kNumberSize - 1));
+  }
+  return bytes;
 }
 
 std::uint32_t StringTable::add(std::string_view text) {
@@ -247,7 +286,7 @@ PlannedSites plan_sites(std::span<const PlacedProbe> which, probes::ModuleCache&
   }
   std::erase_if(sites.plans.refused,
                 [&](const probes::RefusedPlace& place) { return !sites.is_probe(place.probe); });
-  if (sites.is_outside()) refuse_repeated(modules, sites.plans);
+  if (sites.is_outside()) refuse_outside(modules, sites.plans);
   return sites;
 }
 
@@ -290,25 +329,24 @@ std::vector<probes::ProbeBinding> bind(const ProbeBatch& batch, RemoteAddr arena
   return bindings;
 }
 
-void fill_arena(const TargetProgram& target, std::span<std::byte> arena, std::string_view provider,
+void fill_arena(const TargetProgram& target, std::span<std::byte> arena, Pid pid,
                 std::string_view execname) {
   auto* bytes = reinterpret_cast<unsigned char*>(arena.data());
   wire::initialize(bytes, target.layout);
-  fill_names(target, arena);
+  fill_names(target, arena, pid);
   unsigned char* strings = bytes + target.layout.strings;
-  put_text(strings + target.strings.provider(), StringTable::kProviderSize, provider);
   put_text(strings + target.strings.execname(), StringTable::kExecnameSize, execname);
   auto* header = reinterpret_cast<wire::Header*>(bytes);
   header->execname = static_cast<std::uint32_t>(target.layout.strings) + target.strings.execname();
 }
 
-void fill_names(const TargetProgram& target, std::span<std::byte> arena) {
-  const std::size_t own =
-      target.strings.provider() + StringTable::kProviderSize + StringTable::kExecnameSize;
-  const std::span<const char> all = target.strings.bytes();
+void fill_names(const TargetProgram& target, std::span<std::byte> arena, Pid pid) {
+  const std::size_t own = target.strings.execname();
+  const std::size_t rest = own + StringTable::kExecnameSize;
+  const std::vector<char> all = target.strings.bytes_of(pid);
   std::byte* to = arena.data() + target.layout.strings;
-  std::memcpy(to, all.data(), target.strings.provider());
-  std::memcpy(to + own, all.data() + own, all.size() - own);
+  std::memcpy(to, all.data(), own);
+  std::memcpy(to + rest, all.data() + rest, all.size() - rest);
 }
 
 }  // namespace trapline::session

@@ -29,25 +29,29 @@
 
 namespace trapline::session {
 
-// The arena's strings: the program's constants in their order, then the process's own two, then
-// names, each NUL-terminated.
+// The arena's strings: the program's constants in their order, then the process's own execname,
+// then names and providers, each NUL-terminated.
 class StringTable {
  public:
   explicit StringTable(const plan::Program& program);
   // The offset of `text` from the start of the strings; the same text gets the same offset.
   std::uint32_t add(std::string_view text);
   std::span<const char> bytes() const { return bytes_; }
-  // What probeprov and execname are: each process's own, in places of a fixed size.
-  std::uint32_t provider() const { return own_; }
-  std::uint32_t execname() const { return own_ + kProviderSize; }
+  // What probeprov and execname are is each process's own, in places of a fixed size: a provider's
+  // is its name ("pid", "postgresql") with the number of the process behind it.
+  std::uint32_t add_provider(std::string_view name);
+  std::uint32_t execname() const { return execname_; }
+  // The bytes as they are in that process, but for its execname.
+  std::vector<char> bytes_of(Pid pid) const;
 
-  static constexpr std::uint32_t kProviderSize = 16;  // "pid" and a number
+  static constexpr std::uint32_t kNumberSize = 12;    // of a process, with a NUL
   static constexpr std::uint32_t kExecnameSize = 16;  // TASK_COMM_LEN
 
  private:
   std::vector<char> bytes_;
   std::map<std::string, std::uint32_t, std::less<>> known_;
-  std::uint32_t own_ = 0;
+  std::map<std::string, std::uint32_t, std::less<>> providers_;
+  std::uint32_t execname_ = 0;
 };
 
 // Which rendezvous a process gets.
@@ -138,10 +142,10 @@ std::vector<probes::ProbeBinding> bind(const ProbeBatch& batch, RemoteAddr arena
 
 // Makes the fresh arena ready: header (but for what Tracee::fill_header and the clock add), chunk
 // pool, strings.
-void fill_arena(const TargetProgram& target, std::span<std::byte> arena, std::string_view provider,
+void fill_arena(const TargetProgram& target, std::span<std::byte> arena, Pid pid,
                 std::string_view execname);
 // Only the names that came later.
-void fill_names(const TargetProgram& target, std::span<std::byte> arena);
+void fill_names(const TargetProgram& target, std::span<std::byte> arena, Pid pid);
 
 // The body of a probe's points of one kind.
 BodyKey body_key(const EnabledProbe& probe);

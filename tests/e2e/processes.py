@@ -79,7 +79,7 @@ def patched_sites(pid):
     with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
         for line in our_mappings(pid):
             memory.seek(int(line.split("-")[0], 16))
-            book = memory.read(64)
+            book = memory.read(72)
             if book[:8] != b"TPLBOOK1":
                 continue
             for (site,) in struct.iter_unpack("<Q16x", memory.read(24 * struct.unpack("<I", book[12:16])[0])):

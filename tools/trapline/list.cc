@@ -57,7 +57,7 @@ Places places_of(session::Session& session) {
 }
 
 // DTrace's three blocks; the pid provider's stability as its documentation gives it.
-std::string attributes(const plan::ProbeName& probe) {
+std::string attributes(const plan::ProbeName& probe, const std::string& types) {
   const bool builtin = probe.provider == "dtrace" || probe.provider == "profile";
   const std::string names = builtin ? "Stable" : "Evolving";
   const std::string arguments = builtin ? "Stable" : "Private";
@@ -66,8 +66,21 @@ std::string attributes(const plan::ProbeName& probe) {
       "\t\tIdentifier Names: {0}\n\t\tData Semantics:   {0}\n\t\tDependency Class: {2}\n"
       "\n\tArgument Attributes\n"
       "\t\tIdentifier Names: {1}\n\t\tData Semantics:   {1}\n\t\tDependency Class: {3}\n"
-      "\n\tArgument Types\n\t\tNone\n\n",
-      names, arguments, builtin ? "Common" : "ISA", builtin ? "Common" : "Unknown");
+      "\n\tArgument Types\n{4}\n",
+      names, arguments, builtin ? "Common" : "ISA", builtin ? "Common" : "Unknown",
+      types.empty() ? "\t\tNone\n" : types);
+}
+
+// Of a statically defined probe, by the size of each argument.
+std::string argument_types(const session::EnabledProbe& probe) {
+  std::string lines;
+  const auto* point = std::get_if<session::PidPoint>(&probe.what);
+  if (point == nullptr || !point->function->usdt) return lines;
+  const std::vector<std::string>& types = point->function->usdt->sites.front()->types;
+  for (std::size_t n = 0; n < types.size(); ++n) {
+    lines += fmt::format("\t\targs[{}]: {}\n", n, types[n].empty() ? "unknown" : types[n]);
+  }
+  return lines;
 }
 
 Result<> print_rows(const CommandLine& command, session::Session& session, report::ByteSink& out) {
@@ -77,7 +90,7 @@ Result<> print_rows(const CommandLine& command, session::Session& session, repor
   for (std::uint32_t i = 0; i < probes.size(); ++i) {
     TL_TRY(out.write(report::list_row(probes[i].name)));
     if (command.verbose == 0) continue;
-    TL_TRY(out.write(attributes(probes[i].name)));
+    TL_TRY(out.write(attributes(probes[i].name, argument_types(probes[i]))));
     const auto [first, last] = places.equal_range(i);
     if (first == last) continue;
     TL_TRY(out.write("\tPlaces\n"));

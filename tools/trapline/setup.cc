@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
+#include <span>
 
 #include "messages.h"
 
@@ -92,10 +94,24 @@ std::optional<session::CompiledProgram> compile_programs(const CommandLine& comm
   return std::move(output.compiled);
 }
 
+namespace {
+
+// That a description's provider stands for.
+std::optional<pid_t> named_process(const std::string& provider,
+                                   std::span<const session::Tracee> known) {
+  if (const auto pid = session::pid_of_provider(provider)) return pid;
+  const bool meant = std::ranges::any_of(known, [&](const session::Tracee& tracee) {
+    return provider.ends_with(std::to_string(tracee.pid().value));
+  });
+  return meant ? std::nullopt : session::pid_of_usdt_provider(provider);
+}
+
+}  // namespace
+
 Result<> add_named_processes(const plan::Program& program, std::vector<session::Tracee>& tracees) {
   for (const plan::Clause& clause : program.clauses) {
     for (const plan::ProbeDescription& description : clause.probes) {
-      const auto pid = session::pid_of_provider(description.provider);
+      const auto pid = named_process(description.provider, tracees);
       if (!pid) continue;
       const bool known = std::ranges::any_of(
           tracees, [&](const session::Tracee& t) { return t.pid().value == *pid; });
