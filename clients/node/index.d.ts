@@ -83,8 +83,11 @@ export interface Drops {
   record: Integer;
   aggregation: Integer;
   dynamic: Integer;
+  speculation: Integer;
+  speculative: Integer;
   level: Integer;
   no_slot: Integer;
+  samples: Integer;
   malformed: Integer;
   client: Integer;
 }

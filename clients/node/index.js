@@ -119,7 +119,8 @@ class Snapshot {
 
 function drops(data, lost) {
   const result = {};
-  for (const kind of ['record', 'aggregation', 'dynamic', 'level', 'no_slot', 'malformed', 'client']) {
+  for (const kind of ['record', 'aggregation', 'dynamic', 'speculation', 'speculative', 'level', 'no_slot', 'samples',
+    'malformed', 'client']) {
     result[kind] = value(data[kind] ?? 0);
   }
   result.client += typeof result.client === 'bigint' ? BigInt(lost) : lost;

@@ -274,8 +274,11 @@ class Drops(NamedTuple):
     record: int = 0
     aggregation: int = 0
     dynamic: int = 0
+    speculation: int = 0
+    speculative: int = 0
     level: int = 0
     no_slot: int = 0
+    samples: int = 0
     malformed: int = 0
     client: int = 0
 

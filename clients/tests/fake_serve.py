@@ -40,7 +40,8 @@ AGGREGATIONS = [
     {"name": "none", "function": "count", "normal": 1, "types": [], "entries": []},
     {"name": "nothing", "function": "max", "normal": 1, "types": [], "entries": []},
 ]
-DROPS = {"record": 0, "aggregation": 0, "dynamic": 0, "level": 0, "no_slot": 0, "malformed": 0, "client": 0}
+DROPS = {"record": 0, "aggregation": 0, "dynamic": 0, "speculation": 0, "speculative": 0, "level": 0, "no_slot": 0,
+         "samples": 0, "malformed": 0, "client": 0}
 DIAGNOSTICS = [
     {"severity": "error", "tag": "SYNTAX", "file": "script.d", "line": 2, "column": 17, "text": "unexpected }",
      "hint": "a ; is missing"},

@@ -134,8 +134,11 @@ typedef struct trapline_drops {
   uint64_t record;      /**< Records: the traced process's buffer was full (option bufsize). */
   uint64_t aggregation; /**< Updates of aggregations: its table was full (option aggsize). */
   uint64_t dynamic;     /**< Assignments to associative arrays (option dynvarsize). */
+  uint64_t speculation; /**< Calls of speculation() that found none free (option nspec). */
+  uint64_t speculative; /**< Speculative records: no room for more (option specsize). */
   uint64_t level;       /**< Firings: signal handlers were nested too deeply. */
   uint64_t no_slot;     /**< Firings: too many threads at once. */
+  uint64_t samples;     /**< Firings of profile probes: not sampled where they should have been. */
   uint64_t malformed;   /**< Records that the traced process had overwritten. */
   uint64_t client;      /**< Records that this program did not take in time. */
 } trapline_drops;

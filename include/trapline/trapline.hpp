@@ -225,8 +225,8 @@ using Statistics = trapline_statistics;
 /// @param drops the losses
 /// @return their sum
 inline std::uint64_t total(const Drops& drops) noexcept {
-  return drops.record + drops.aggregation + drops.dynamic + drops.level + drops.no_slot +
-         drops.malformed + drops.client;
+  return drops.record + drops.aggregation + drops.dynamic + drops.speculation + drops.speculative +
+         drops.level + drops.no_slot + drops.samples + drops.malformed + drops.client;
 }
 
 /// What an aggregation computes; see ::trapline_function.

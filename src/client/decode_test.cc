@@ -30,8 +30,8 @@ std::string_view view(trapline_string text) { return {text.data, text.size}; }
 
 std::string snapshot_text(const std::string& aggregations) {
   return R"({"aggregations":[)" + aggregations +
-         R"(],"drops":{"record":1,"aggregation":2,"dynamic":3,"level":4,"no_slot":5,"malformed":6,)"
-         R"("client":7},"state":"running","text":"a\u0000b","later":true})";
+         R"(],"drops":{"record":1,"aggregation":2,"dynamic":3,"speculation":8,"speculative":9,)"
+         R"("level":4,"no_slot":5,"samples":10,"malformed":6,"client":7},"state":"running","text":"a\u0000b","later":true})";
 }
 
 Outcome<std::unique_ptr<trapline_snapshot>> snapshot_of(const std::string& aggregations) {
@@ -118,6 +118,9 @@ TEST(DecodeTest, ASnapshot) {
   EXPECT_EQ(1u, drops.record);
   EXPECT_EQ(5u, drops.no_slot);
   EXPECT_EQ(7u, drops.client);
+  EXPECT_EQ(8u, drops.speculation);
+  EXPECT_EQ(9u, drops.speculative);
+  EXPECT_EQ(10u, drops.samples);
   ASSERT_EQ(6u, trapline_snapshot_size(snapshot));
   EXPECT_EQ(nullptr, trapline_snapshot_aggregation(snapshot, 6));
   EXPECT_EQ(nullptr, trapline_snapshot_find(snapshot, "call", 4));

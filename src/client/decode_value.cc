@@ -204,8 +204,11 @@ trapline_drops Decoder::drops(const Json& json) {
   take("record", drops.record);
   take("aggregation", drops.aggregation);
   take("dynamic", drops.dynamic);
+  take("speculation", drops.speculation);
+  take("speculative", drops.speculative);
   take("level", drops.level);
   take("no_slot", drops.no_slot);
+  take("samples", drops.samples);
   take("malformed", drops.malformed);
   take("client", drops.client);
   return drops;

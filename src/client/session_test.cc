@@ -23,7 +23,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr const char* kDrops =
-    R"("drops":{"record":0,"aggregation":0,"dynamic":0,"level":0,"no_slot":0,"malformed":0,"client":0})";
+    R"("drops":{"record":0,"aggregation":0,"dynamic":0,"speculation":0,"speculative":0,"level":0,"no_slot":0,"samples":0,"malformed":0,"client":0})";
 
 std::string snapshot_result(const std::string& value) {
   return R"({"aggregations":[{"name":"c","function":"count","normal":1,"types":[],)"

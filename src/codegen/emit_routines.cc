@@ -46,6 +46,8 @@ llvm::Value* BodyEmitter::call_routine(const Instruction& i) {
       return call("tl_find_byte", out, first, number(1, 0), constant(1), size);
     case Routine::kStrstr:
       return call("tl_find_text", out, first, second_text(), size);
+    case Routine::kJson:
+      return call("tl_json", out, first, second_text(), size);
     case Routine::kSubstr:
       call("tl_substr", out, first, number(1, 0), number(2, 0),
            constant(i.operands[2].reg == kNoReg ? 0 : 1), size);

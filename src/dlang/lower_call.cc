@@ -38,6 +38,8 @@ std::optional<Routine> text_routine(FunctionId id) {
       return Routine::kLltostr;
     case FunctionId::kStrtoll:
       return Routine::kStrtoll;
+    case FunctionId::kJson:
+      return Routine::kJson;
     case FunctionId::kToLower:
       return Routine::kToLower;
     case FunctionId::kToUpper:

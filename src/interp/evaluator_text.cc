@@ -9,6 +9,7 @@
 #include "interp/evaluator.h"
 #include "plan/layout.h"
 #include "wire/text.h"
+#include "wire/text_json.h"
 
 namespace trapline::interp {
 
@@ -87,6 +88,8 @@ bool Evaluator::call_with_texts(const Instruction& in, std::span<std::byte> out,
     }
     case Routine::kStrstr:
       return rest(wire::text_index(text(0), text(1), 0, size));
+    case Routine::kJson:
+      return wire::text_json(bytes_of(out), text(0), text(1), size) ? made() : set(in.dst, 0);
     case Routine::kSubstr: {
       const bool counted = is_there(2);
       wire::text_substr(bytes_of(out), text(0), static_cast<std::int64_t>(number(1)),

@@ -499,7 +499,7 @@ const RoutineInfo& routine_info(Routine routine) {
       {"cleanpath", "t", 't'},   {"lltostr", "nn", 't'},   {"strtoll", "tn", 'n'},
       {"tolower", "t", 't'},     {"toupper", "t", 't'},    {"inet_ntoa", "a", 't'},
       {"inet_ntoa6", "an", 't'}, {"inet_ntop", "na", 't'}, {"link_ntop", "na", 't'},
-      {"progenyof", "n", 'n'},
+      {"progenyof", "n", 'n'},   {"json", "tt", 't'},
   };
   return kAll[static_cast<std::size_t>(routine)];
 }

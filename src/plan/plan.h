@@ -266,8 +266,9 @@ enum class Routine : std::uint8_t {
   kInetNtop,   // t = (n: AF_INET or AF_INET6, a: 16 bytes)
   kLinkNtop,   // t = (n: ARPHRD_ETHER or ARPHRD_INFINIBAND, a: 20 bytes)
   kProgenyof,  // n = (n)
+  kJson,       // t = (t, t)
 };
-inline constexpr std::size_t kRoutines = 19;
+inline constexpr std::size_t kRoutines = 20;
 inline constexpr std::int64_t kMaxChill = 500'000'000;
 inline constexpr std::uint64_t kMaxCopyOut = std::uint64_t{1} << 20;  // bytes; more: kBadSize
 

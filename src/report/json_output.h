@@ -3,7 +3,8 @@
 //   {"type":"firing",PROBE,"tsc":123,"actions":[ACTION...]}
 //   {"type":"aggregation",AGGREGATION}     at the end: those that no printa() has printed
 //   {"type":"error",PROBE,"code":1,"instruction":3,"address":0,"message":"error in ..."}
-//   {"type":"drops","record":0,"aggregation":0,"dynamic":0,"level":0,"no_slot":0,"samples":0,"malformed":0}
+//   {"type":"drops","record":0,"aggregation":0,"dynamic":0,"speculation":0,"speculative":0,
+//    "level":0,"no_slot":0,"samples":0,"malformed":0}
 //
 //   PROBE        "probe":{"id":1,"provider":"dtrace","module":"","function":"","name":"BEGIN"},
 //                "clause":0,"cpu":0,"tid":7

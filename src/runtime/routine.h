@@ -5,6 +5,7 @@
 
 #include "runtime/text.h"
 #include "wire/text.h"
+#include "wire/text_json.h"
 
 namespace trapline::runtime {
 
@@ -29,6 +30,10 @@ TL_LARGE uint64_t tl_find_text(Byte* out, const Byte* text, const Byte* wanted, 
   if (at < 0) return 0;
   wire::text_copy(out, text + at, size, size);
   return result(out);
+}
+
+TL_LARGE uint64_t tl_json(Byte* out, const Byte* json, const Byte* path, uint64_t size) {
+  return wire::text_json(out, json, path, size) ? result(out) : 0;
 }
 
 TL_LARGE uint64_t tl_token(Byte* out, const Byte* text, const Byte* delimiters, uint64_t* state,

@@ -83,6 +83,10 @@ constexpr const char* kTexts[] = {
     "\"entry\"",  "\"abcdefg\"",    "\"abcdefgh\"",
     "\"\\377\"",  "\"a\\n\"",       "\"tab\\t\"",
     "\"\\001x\"", "\"a\\\"b\\\\\"", "\"abcdefghijklmnopqrstuvwxyz0123456789ABCDEF\""};
+constexpr const char* kJsonTexts[] = {R"("{\"a\": [1, {\"b\": \"x\"}], \"c\": null}")",
+                                      R"("[[-1.5], {\"a\":{}}, \"\\\"\"]")", R"("{\"a\":")"};
+constexpr const char* kPaths[] = {R"("a")",      R"("a[1].b")", R"("c")",
+                                  R"("[0][0]")", R"("[1].a")",  R"("[2]")"};
 constexpr std::int64_t kValues[] = {0,          1,          -1,        2,         3,
                                     5,          7,          8,         63,        64,
                                     100,        127,        128,       255,       256,
@@ -372,7 +376,7 @@ class Generator {
   std::string string(int depth) {
     if (depth <= 0 || one_in(4))
       return one_in(2) ? std::string(pick(kTexts)) : pick(strings_).place;
-    switch (below(12)) {
+    switch (below(13)) {
       case 0:
         return pick(std::array{"probefunc", "probemod", "probename", "probeprov", "execname"});
       case 1:
@@ -394,6 +398,9 @@ class Generator {
                            string(depth - 1));
       case 9:
         return fmt::format("({} = {})", pick(strings_).place, string(depth - 1));
+      case 10:
+        return fmt::format("json({}, {})", one_in(4) ? string(depth - 1) : pick(kJsonTexts),
+                           one_in(4) ? string(depth - 1) : pick(kPaths));
       default:
         if (!string_arrays_.empty()) return element(pick(string_arrays_), depth - 1);
         return pick(strings_).place;

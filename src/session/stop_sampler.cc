@@ -48,7 +48,7 @@ std::map<pid_t, std::uint64_t> StopSampler::due_threads(Pid pid) {
 
 Result<> StopSampler::look_at(Tracee& tracee, std::vector<target::CpuSample>& samples) {
   const TimePoint start = std::chrono::steady_clock::now();
-  const std::map<pid_t, std::uint64_t> due = due_threads(tracee.pid());
+  std::map<pid_t, std::uint64_t> due = due_threads(tracee.pid());
   const std::size_t first = samples.size();
   Result<> looked;
   if (!due.empty()) {
@@ -56,6 +56,7 @@ Result<> StopSampler::look_at(Tracee& tracee, std::vector<target::CpuSample>& sa
       const auto found = due.find(thread.tid.value);
       if (found == due.end()) return;
       lost_ += found->second - 1;
+      due.erase(found);
       const bool in_call = static_cast<std::int64_t>(thread.registers.raw.orig_rax) >= 0;
       if (!in_call) samples.push_back(sample_of(tracee.pid(), thread));
     });
@@ -68,10 +69,9 @@ Result<> StopSampler::look_at(Tracee& tracee, std::vector<target::CpuSample>& sa
     samples[i].parent = stat->parent;
   }
   spent_ += std::chrono::steady_clock::now() - start;
-  if (!looked && looked.error().code() == ErrorCode::kTimeout) {
-    for (const auto& [tid, periods] : due) lost_ += periods;
-    return {};
-  }
+  // Those that were not met: they have ended meanwhile, or nothing could be stopped.
+  for (const auto& [tid, periods] : due) lost_ += periods;
+  if (!looked && looked.error().code() == ErrorCode::kTimeout) return {};
   return looked;
 }
 

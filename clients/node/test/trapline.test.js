@@ -15,7 +15,8 @@ const { Helper, Session, TraplineError, version } = require('..');
 
 const MAX = 2n ** 64n - 1n;
 const LEAST = -(2n ** 63n);
-const NO_DROPS = { record: 0, aggregation: 0, dynamic: 0, level: 0, no_slot: 0, malformed: 0, client: 0 };
+const NO_DROPS = { record: 0, aggregation: 0, dynamic: 0, speculation: 0, speculative: 0, level: 0, no_slot: 0, samples: 0,
+  malformed: 0, client: 0 };
 const python = process.env.TRAPLINE_TEST_PYTHON ?? 'python3';
 const realCommand = process.env.TRAPLINE_TEST_COMMAND;
 const targets = process.env.TRAPLINE_TEST_TARGETS;
