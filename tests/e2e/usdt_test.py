@@ -207,9 +207,21 @@ def python(harness):
                    f"{counts} {done}")
 
 
+def exceptions(harness):
+    """libstdc++'s own."""
+    done = harness.trace("-q", "-n", 'libstdcxx$target:libstdc*::throw, libstdcxx$target:::*row, '
+                         'libstdcxx$target::__cxa_begin_catch: { @[probename] = count(); }',
+                         "-c", f"{harness.targets}/exceptions 20")
+    if b"does not match any probes" in done.stderr:
+        print("not tested: libstdc++ without probes")
+        return
+    counts = re.findall(r"^ +(\w+) +(\d+)$", done.stdout.decode(), re.M)
+    harness.expect(sorted(counts) == [("catch", "40"), ("rethrow", "20"), ("throw", "20")], f"{counts} {done}")
+
+
 def main():
     harness = Harness(__doc__)
-    for test in (arguments, what_cannot_be_read, names, semaphores, forked_children, followed_children, python):
+    for test in (arguments, what_cannot_be_read, names, semaphores, forked_children, followed_children, python, exceptions):
         test(harness)
     harness.finish()
 

@@ -68,6 +68,8 @@ class Encoder {
         return i.address - plan_.site.value() == point.offset;
       });
       if (!found) return Error(ErrorCode::kInternal, "a probe point between instructions");
+      if (point.kind == PointKind::kStatic && point.save != Save::kAll)
+        return Error(ErrorCode::kInternal, "operands of registers that are not kept");
     }
     return {};
   }
