@@ -271,7 +271,6 @@ PlannedSites plan_sites(std::span<const PlacedProbe> which, probes::ModuleCache&
     wanted.push_back({number++, &place.function, {probes::PointKind::kEntry}});
   }
   sites.plans = probes::plan_probes(modules, wanted, shadow_stack);
-  RendezvousWishes missing;
   for (const RendezvousPlace& place : places) {
     sites.told.execs |= place.kind == probes::RendezvousKind::kExec;
     sites.told.loads |= place.kind == probes::RendezvousKind::kLoad;

@@ -431,7 +431,7 @@ void load_operand_rax(Assembler& out, const Operand& operand, const OperandFrame
       load_register(out, operand, frame);
       return;
     case OperandKind::kVector:  // movd eax, xmm; movq rax, xmm
-      out.bytes({0x66, bits((operand.size == 8 ? 0x48u : 0x40u) | (operand.number >> 3u) << 2),
+      out.bytes({0x66, bits((operand.size == 8 ? 0x48u : 0x40u) | (operand.number >= 8 ? 4u : 0u)),
                  0x0f, 0x7e, bits(0xc0 | (operand.number & 7u) << 3)});
       return;
     case OperandKind::kMemory:
