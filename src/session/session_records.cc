@@ -3,6 +3,7 @@
 
 #include <map>
 #include <thread>
+#include <utility>
 
 #include "consume/merge.h"
 #include "session/run_on_processor.h"
@@ -82,8 +83,13 @@ Result<> Session::free_left_levels(Target& target, std::span<const consume::Busy
     if (left.lowest == nullptr || level.level < left.lowest->level) left.lowest = &level;
     ++left.levels;
   }
-  if (slots.empty() || SteadyClock::now() < target.levels_due) return {};
-  target.levels_due = SteadyClock::now() + kLevelsPause;
+  // Rounds may follow one another at once; a thread that the scheduler keeps waiting is no reason
+  // for a stop.
+  const SteadyClock::time_point now = SteadyClock::now();
+  const bool seen_before = std::exchange(target.levels_busy, !slots.empty());
+  if (slots.empty() || (seen_before && now < target.levels_due)) return {};
+  target.levels_due = now + kLevelsPause;
+  if (!seen_before) return {};
   std::vector<std::uint64_t> owners;
   std::vector<const Left*> all;
   for (auto& [slot, left] : slots) {
