@@ -141,7 +141,8 @@ class Session {
     std::optional<consume::Drainer> drainer;
     std::set<std::size_t> matched_modules;  // those that descriptions have been matched against
     bool modules_changing = false;          // the last comparison has found changes
-    std::chrono::steady_clock::time_point levels_due{};  // when left levels are looked for again
+    bool levels_busy = false;  // some were busy for rounds when arenas were drained last
+    std::chrono::steady_clock::time_point levels_due{};  // when left levels are looked for (again)
     std::map<std::uint32_t, std::uint64_t> level_drops;  // by slot, when they were looked for last
   };
   struct Tick {
