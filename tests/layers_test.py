@@ -23,6 +23,7 @@ ALLOWED = {
     "codegen": ["base", "plan", "wire"],
     "symbols": ["base", "ctypes"],
     "isa": ["base"],
+    "usdt": ["base", "plan"],
     "target": ["base", "isa"],
     "probes": ["base", "isa", "symbols", "target", "wire"],
     "runtime": ["wire"],
@@ -33,7 +34,7 @@ ALLOWED = {
     "heap": ["session", "consume", "symbols", "report", "base"],
     "serve": ["session", "heap", "report", "consume", "plan", "diag", "target", "base"],
     "client": ["base"],
-    "tools/trapline": ["session", "heap", "report", "serve", "base"],
+    "tools/trapline": ["session", "heap", "report", "serve", "usdt", "symbols", "base"],
 }
 
 # (folder, also): reason.

@@ -290,11 +290,4 @@ void Checker::check_inline(const InlineDefinition& definition) {
   globals_[symbol.name] = &symbol;
 }
 
-void Checker::check_provider(const ProviderDefinition& provider) {
-  for (const ProviderProbe& probe : provider.probes) {
-    parameter_types(probe.arguments, Prototype::kProvider, false, probe.range);
-    parameter_types(probe.translated, Prototype::kProvider, false, probe.range);
-  }
-}
-
 }  // namespace trapline::dlang

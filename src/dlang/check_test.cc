@@ -218,5 +218,54 @@ TEST(Check, MistakesWithWhatIsDefinedBeforeAllProgramsAreInTheProgram) {
   EXPECT_EQ(mistakes_of("BEGIN { curlwpsinfo; }"), "UNKNOWN@1:9");
 }
 
+TEST(Check, Providers) {
+  const std::string long_name(64, 'x');
+  EXPECT_EQ(mistakes_of("provider p { probe " + long_name + "(); };"), "PROV_BADNAME@1:14");
+  EXPECT_EQ(mistakes_of("provider " + long_name + " { probe f(); };"), "PROV_BADNAME@1:10");
+  // Two underscores are one character of the name.
+  EXPECT_EQ(mistakes_of("provider p { probe a__" + std::string(61, 'x') + "(); };"), "");
+  EXPECT_EQ(mistakes_of("provider p1 { probe f(); };"), "PROV_BADNAME@1:10");
+  EXPECT_EQ(mistakes_of("provider p { probe f(int); probe f(int); };"), "");
+  EXPECT_EQ(mistakes_of("provider p { probe f(int); probe f(long); };"), "PROV_INCOMPAT@1:28");
+  EXPECT_EQ(mistakes_of("provider p { probe f(int); }; provider p { probe f(); };"),
+            "PROV_INCOMPAT@1:44");
+}
+
+TEST(Check, ProvidersAreGivenWithTheirTypesReduced) {
+  CompileRequest request;
+  request.sources.push_back({"test",
+                             "struct s { int x; }; typedef struct s s_t; enum e { A };"
+                             "provider p { probe f(int, uint8_t, s_t *, char *, string, char [4], "
+                             "unsigned char *) : (s_t *);"
+                             " probe g(enum e, int (*)(int), double, struct s); };",
+                             InputKind::kScript});
+  const CompileResult result = compile(request);
+  ASSERT_TRUE(result.program);
+  ASSERT_EQ(result.program->providers.size(), 1u);
+  const plan::Provider& provider = result.program->providers[0];
+  EXPECT_EQ(provider.name, "p");
+  ASSERT_EQ(provider.probes.size(), 2u);
+  using Kind = plan::ProbeArgumentKind;
+  const auto kinds = [](const plan::ProviderProbe& probe) {
+    std::vector<std::pair<Kind, int>> all;
+    for (const plan::ProbeArgument& argument : probe.arguments) {
+      all.emplace_back(argument.kind, argument.is_signed ? -argument.size : argument.size);
+    }
+    return all;
+  };
+  EXPECT_EQ(kinds(provider.probes[0]), (std::vector<std::pair<Kind, int>>{{Kind::kInteger, -4},
+                                                                          {Kind::kInteger, 1},
+                                                                          {Kind::kPointer, 8},
+                                                                          {Kind::kString, 8},
+                                                                          {Kind::kString, 8},
+                                                                          {Kind::kString, 8},
+                                                                          {Kind::kPointer, 8}}));
+  EXPECT_EQ(kinds(provider.probes[1]),
+            (std::vector<std::pair<Kind, int>>{{Kind::kInteger, -4},
+                                               {Kind::kFunctionPointer, 8},
+                                               {Kind::kFloat, 8},
+                                               {Kind::kOther, 0}}));
+}
+
 }  // namespace
 }  // namespace trapline::dlang

@@ -57,7 +57,7 @@ void Checker::check(const Program& program) {
         check_inline(item->as<InlineDefinition>());
         break;
       case ItemKind::kProvider:
-        check_provider(item->as<ProviderDefinition>());
+        check_provider(item->as<ProviderDefinition>(), program.source);
         break;
       case ItemKind::kPragma:
         break;  // once all names are known

@@ -26,6 +26,7 @@
 #include "dlang/ast.h"
 #include "dlang/compile.h"
 #include "dlang/node.h"
+#include "plan/provider.h"
 
 namespace trapline::dlang {
 
@@ -64,6 +65,9 @@ class Checker {
   const std::vector<CheckedClause>& clauses() const { return clauses_; }
   void forget_clauses() { clauses_.clear(); }
 
+  // The providers that were described, each once, in the order of their names.
+  std::vector<plan::Provider> providers() const;
+
  private:
   using TypeId = ctypes::TypeId;
   using SymbolMap = std::map<std::string, Symbol*, std::less<>>;
@@ -99,7 +103,9 @@ class Checker {
   void check_redeclaration(const Symbol& symbol, const Declared& declared,
                            const Declarator& declarator);
   void check_inline(const InlineDefinition& definition);
-  void check_provider(const ProviderDefinition& provider);
+  void check_provider(const ProviderDefinition& provider, diag::SourceId source);
+  void check_provider_probe(const ProviderProbe& probe, plan::Provider& provider);
+  plan::ProbeArgument probe_argument(TypeId type) const;
   std::optional<TypeId> specifiers_type(const Specifiers& specifiers);
   std::optional<TypeId> base_type(const Specifiers& specifiers);
   std::optional<TypeId> tagged_type(const TypeSpecifier& specifier);
@@ -224,6 +230,7 @@ class Checker {
   std::map<std::string, TypeId, std::less<>> externs_;
   std::set<std::string, std::less<>> typedefs_;  // of the program
   std::set<TypeId> broken_;  // tags whose definition has a mistake: they stay incomplete
+  std::map<std::string, plan::Provider, std::less<>> providers_;
   std::string region_;
   ClauseState state_;
   const Clause* clause_ = nullptr;  // being checked

@@ -173,6 +173,10 @@ CompileResult compile(const CompileRequest& request) {
   lower_request.printsize = size_option(result.options, "printsize");
   plan::Program program = lower(lower_request, result.diagnostics);
   if (result.diagnostics.has_errors()) return result;
+  program.providers = checker.providers();
+  std::erase_if(program.providers, [&](const plan::Provider& provider) {
+    return result.sources.kind(provider.source) == diag::SourceKind::kLibrary;
+  });
 
   plan::LayoutLimits limits;
   limits.dynvarsize = size_option(result.options, "dynvarsize");

@@ -33,6 +33,7 @@
 #include <vector>
 
 #include "ctypes/type.h"
+#include "plan/provider.h"
 
 namespace trapline::plan {
 
@@ -390,7 +391,8 @@ struct Program {
   std::vector<std::string> strings;  // constants, without the NUL
   std::vector<Variable> variables;
   std::vector<Aggregation> aggregations;
-  std::vector<Clause> clauses;     // in source order, the order in which they run
+  std::vector<Clause> clauses;  // in source order, the order in which they run
+  std::vector<Provider> providers;
   std::uint32_t globals_size = 0;  // scalars and associative arrays
   std::uint32_t self_size = 0;
   std::uint32_t this_size = 0;

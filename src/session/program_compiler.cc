@@ -151,6 +151,8 @@ CompileOutput compile_programs(const CompileInput& input, const plan::Options& o
   if (result.program) {
     for (plan::Clause& clause : result.program->clauses)
       clause.source -= static_cast<std::uint32_t>(libraries->size());
+    for (plan::Provider& provider : result.program->providers)
+      provider.source -= static_cast<std::uint32_t>(libraries->size());
     output.compiled = CompiledProgram{std::make_unique<plan::Program>(std::move(*result.program)),
                                       std::move(result.options)};
   }
