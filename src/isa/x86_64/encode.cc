@@ -200,8 +200,12 @@ class Encoder {
     pushed += 6 * 8;
     const auto frame = [&] { return OperandFrame{pushed, pushed - kRedZone - 8, request_.bias}; };
     for (std::size_t n = kMaxOperands; n-- > 0;) {
-      load_operand_rax(out_, n < operands.size() ? operands[n] : Operand{}, frame());
-      out_.bytes({0x50});  // push rax
+      if (n < operands.size()) {
+        load_operand_rax(out_, operands[n], frame());
+        out_.bytes({0x50});  // push rax
+      } else {
+        out_.bytes({0x6a, 0x00});  // push 0
+      }
       pushed += 8;
     }
     // pop rdi; pop rsi; pop rdx; pop rcx; pop r8; pop r9
