@@ -78,7 +78,7 @@ def error_cases():
     yield ("-C", "-s", "{tmp}/includes_nothing.d"), "Preprocessor failed"
     yield ("-C", "-x", "cpppath=/no/such/cpp", "-s", "{tmp}/includes_nothing.d"), "/no/such/cpp"
     yield ("-q",), "no probes specified"
-    yield ("-G", *END), "-G is not offered"
+    yield ("-B", *END), "-B is not offered"
 
 
 def make_files(folder):

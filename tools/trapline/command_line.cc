@@ -107,8 +107,6 @@ ParsedCommandLine parse_command_line(const std::string& name, int argc, char** a
         }
         break;
       case 'B':
-      case 'G':
-      case 'h':
         parsed.error =
             UsageError{std::string("-") + static_cast<char>(flag) + " is not offered yet\n", false,
                        kExitError};
@@ -126,6 +124,14 @@ ParsedCommandLine parse_command_line(const std::string& name, int argc, char** a
       case 'P':
       case 's':
         command.sources.push_back({static_cast<SourceFlag>(flag), optarg});
+        break;
+      case 'G':
+        command.mode = Mode::kObject;
+        ++modes;
+        break;
+      case 'h':
+        command.mode = Mode::kHeader;
+        ++modes;
         break;
       case 'l':
         command.mode = Mode::kList;
@@ -178,6 +184,13 @@ ParsedCommandLine parse_command_line(const std::string& name, int argc, char** a
     parsed.error = UsageError{"only one of the [-GhlV] options can be specified at a time\n", false,
                               kExitUsage};
   }
+  const bool has_processes = !command.pids.empty() || !command.commands.empty();
+  if (!parsed.error && (command.mode == Mode::kHeader || command.mode == Mode::kObject) &&
+      has_processes) {
+    parsed.error = UsageError{std::string(command.mode == Mode::kHeader ? "-h" : "-G") +
+                                  " takes no process: -c and -p have no meaning with it\n",
+                              false, kExitUsage};
+  }
   (void)name;
   return parsed;
 }
@@ -185,7 +198,7 @@ ParsedCommandLine parse_command_line(const std::string& name, int argc, char** a
 std::string usage(const std::string& name) {
   const std::string action = "[[ predicate ] action ]";
   return "Usage: " + name +
-         " [-64] [-CeFHlqSvVwZ] [-b bufsz] [-c cmd] [-D name[=def]]\n"
+         " [-64] [-CeFGhHlqSvVwZ] [-b bufsz] [-c cmd] [-D name[=def]]\n"
          "\t[-I path] [-L path] [-o output] [-p pid] [-s script] [-U name]\n"
          "\t[-x opt[=val]] [-X a|c|s|t]\n\n"
          "\t[-P provider " +
@@ -212,6 +225,8 @@ std::string usage(const std::string& name) {
          "\t-e  compile, show what matches, and end before anything is enabled\n"
          "\t-f  enable or list the probes of a function\n"
          "\t-F  indent output by function entry and return\n"
+         "\t-G  write the object file of a program's own probes\n"
+         "\t-h  write the header of a program's own probes\n"
          "\t-H  print the files that cpp includes\n"
          "\t-i  enable or list the probe with an ID\n"
          "\t-I  add a folder to cpp's search path\n"

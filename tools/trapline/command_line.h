@@ -19,7 +19,7 @@ inline constexpr int kExitSuccess = 0;
 inline constexpr int kExitError = 1;
 inline constexpr int kExitUsage = 2;
 
-enum class Mode : std::uint8_t { kTrace, kList, kVersion, kHelp };
+enum class Mode : std::uint8_t { kTrace, kList, kHeader, kObject, kVersion, kHelp };
 
 // Where a program comes from, in the order of the command line.
 enum class SourceFlag : char {
@@ -50,7 +50,7 @@ struct CommandLine {
   std::vector<Pid> pids;                   // -p
   std::vector<std::string> commands;       // -c
   std::optional<std::string> output;       // -o
-  std::vector<std::string> arguments;      // $1, $2, ...
+  std::vector<std::string> arguments;      // $1, $2, ...; with -G: object files
 };
 
 struct UsageError {

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "provider_files.h"
+
 namespace trapline::tool {
 namespace {
 
@@ -51,6 +53,19 @@ TEST(CommandLine, MistakesAreUsageErrors) {
   EXPECT_EQ(parse({"-32"}).error->exit_status, kExitUsage);
   EXPECT_EQ(parse({"-p", "12x"}).error->exit_status, kExitError);
   EXPECT_FALSE(parse({"-64", "-n", "BEGIN"}).error);
+}
+
+TEST(CommandLine, HeadersAndObjects) {
+  const auto parsed = parse({"-G", "-s", "dir/my.prov.d", "a.o", "b.o", "-o", "p.o"});
+  ASSERT_FALSE(parsed.error);
+  EXPECT_EQ(parsed.command.mode, Mode::kObject);
+  EXPECT_EQ(parsed.command.arguments, (std::vector<std::string>{"a.o", "b.o"}));
+  EXPECT_EQ(output_name(parsed.command.sources[0], 'h'), "my.prov.h");
+  EXPECT_EQ(output_name({SourceFlag::kScript, "/dev/stdin"}, 'o'), "");
+  EXPECT_EQ(output_name({SourceFlag::kName, "x.d"}, 'o'), "");
+  EXPECT_EQ(parse({"-h", "-s", "x.d"}).command.mode, Mode::kHeader);
+  EXPECT_EQ(parse({"-h", "-l", "-s", "x.d"}).error->exit_status, kExitUsage);
+  EXPECT_EQ(parse({"-h", "-s", "x.d", "-c", "true"}).error->exit_status, kExitUsage);
 }
 
 }  // namespace

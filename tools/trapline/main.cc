@@ -10,6 +10,7 @@
 #include "guard.h"
 #include "heap_pages.h"
 #include "messages.h"
+#include "provider_files.h"
 #include "serve/serve.h"
 #include "trace.h"
 
@@ -69,6 +70,10 @@ int main(int argc, char** argv) {
     case Mode::kList:
       use_large_pages();
       return list(parsed.command);
+    case Mode::kHeader:
+      return write_header(parsed.command);
+    case Mode::kObject:
+      return write_object(parsed.command);
     case Mode::kTrace:
       return run_guarded(Role::kCommand,
                          [&](const Front& front) { return trace(parsed.command, front); });
