@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """trapline -h and -G: programs that define their own probes build with the header alone and with the object file, in C and
-C++, optimised or not, static or not; their notes say what the provider declares; what is wrong is told."""
+C++, optimised or not, static or not; their notes say what the provider declares, they are traced with it, and know that; what is
+wrong is told."""
 
 import os
 import re
@@ -106,6 +107,19 @@ class Builder:
                             len(set.union(*semaphores.values())) == len(SIZES), f"{how}: not one semaphore a probe: {notes}")
 
 
+    def trace(self, program, how, counts):
+        """What the program passes is what a clause gets; and it knows that somebody listens."""
+        done = self.harness.trace(
+            "-q", "-n", 'my_app$target:::request-start /copyinstr(arg6) == "literal"/ '
+            '{ printf("%d %s %d %d %x %c %d\\n", arg0, copyinstr(arg1), arg2, (short)arg3, arg5, (char)arg7, arg8); } '
+            'my_app$target:::request-done { @[(int)arg0, arg1] = count(); } END { printa("%d %d %@d\\n", @); }',
+            "-c", os.path.join(self.folder, program))
+        lines = done.stdout.decode(errors="replace").splitlines()
+        wanted = ["1 1 255 -2 10000000000 x 7", "listened to", "1 done", *counts]
+        self.harness.expect(done.returncode == 0 and sorted(filter(None, lines)) == sorted(wanted),
+                            f"{how}, traced: {lines}\n{done.stderr.decode(errors='replace')}")
+
+
 def build_all(builder):
     compilers = [("gcc", "g++")]
     for c, cxx in (("clang", "clang++"), ("clang-19", "clang++-19")):
@@ -118,6 +132,7 @@ def build_all(builder):
                 how = f"{c} {optimised} {standard}"
                 if builder.need(c, standard, *WARNINGS, optimised, "main.c", "other.c", "-o", "program"):
                     builder.check("program", how)
+                    builder.trace("program", how, ["1 1 1"])
             for flags in (["-fPIE", "-pie"], ["-fno-pie", "-no-pie"], ["-fno-pie", "-static"]):
                 how = f"{cxx} {optimised} {flags}"
                 if builder.need(c, *WARNINGS, optimised, *flags[:1], "-c", "main.c") and \
@@ -127,11 +142,13 @@ def build_all(builder):
                 if builder.harness.trace("-G", "-s", "prov.d", "main.o", "other.o").returncode == 0 and \
                         builder.need(cxx, *flags, "main.o", "other.o", "prov.o", "-o", "program"):
                     builder.check("program", how + " with -G")
+                    builder.trace("program", how + " with -G", ["1 0 1", "1 1 2"])
                 else:
                     builder.harness.fail(f"{how}: -G")
             if builder.need(cxx, *WARNINGS, optimised, "-fPIC", "-shared", "other.cc", "-o", "libother.so") and \
                     builder.need(c, *WARNINGS, optimised, "main.c", "./libother.so", "-o", "program"):
                 builder.check("program", f"{cxx} {optimised} shared")
+                builder.trace("program", f"{cxx} {optimised} shared", ["1 0 1", "1 1 2"])
                 builder.harness.expect({note[0] for note in builder.notes("libother.so")} == set(SIZES),
                                        f"{cxx} {optimised}: the notes of the library")
 
